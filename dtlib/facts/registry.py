@@ -1,0 +1,232 @@
+"""The registry: every hardware, model and run figure of the course, read from the TOML files beside this module.
+
+A table is a group of facts (``[h100-sxm]``); its ``defaults`` fill in what a fact does not say itself, and a bare
+value is a fact with nothing but defaults. After loading every fact carries every field, or is refused by name.
+
+    >>> fact("h100-sxm.memory").value
+    80000000000.0
+    >>> accelerator("H100-SXM").scaleup_Bps, fact("h100-sxm.scaleup_printed").value
+    (450000000000.0, 900000000000.0)
+    >>> fact("h100-sxm.scaleup_printed").each_way_Bps
+    Traceback (most recent call last):
+    ...
+    dtlib.facts.fact.ConventionError: h100-sxm.scaleup_printed = 9e+11 B/s (sum of both, none) is not a rate each way
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from dtlib.arguments import choice
+from dtlib.facts.fact import FIELDS, REQUIRED, ConventionError, Fact, FactError, Source
+
+__all__ = ["Accelerator", "ConventionError", "Fact", "FactError", "Registry", "Source", "accelerator", "accelerators",
+           "all_facts", "all_sources", "constant", "fact", "model", "models", "run", "runs", "source"]
+
+Group = Mapping[str, Fact]
+
+# What doubles a rate has to be written on the fact itself, where the next reader sees it.
+OWN_FIELD = {"B/s": "direction", "FLOP/s": "convention"}
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One accelerator; bandwidths are each way, FLOP rates dense.
+
+    ``_B`` is bytes, ``_Bps`` bytes a second, ``_FLOPs`` FLOP a second. ``scaleup`` is the link inside the fast
+    domain of ``scaleup_domain`` accelerators, ``nic`` this accelerator's share of the network.
+    ``matmul_bf16_FLOPs`` is the best rate measured on a matrix multiplication, None where nobody published one.
+    ``facts`` has the figures behind it, and those printed in another convention.
+    """
+
+    name: str
+    memory_B: float
+    hbm_Bps: float
+    peak_bf16_FLOPs: float
+    matmul_bf16_FLOPs: float | None
+    scaleup_Bps: float
+    scaleup_domain: int
+    nic_Bps: float
+    facts: Group = field(repr=False, compare=False)
+
+
+class Registry:
+    """The facts and sources in a folder of TOML files; raises a FactError for the first that is incomplete."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sources = {key: _source(key, table) for key, table in _toml(folder / "sources.toml").items()}
+        self.facts: dict[str, Fact] = {}
+        self.groups: dict[str, dict[str, Group]] = {}
+        for kind in ("constants", "hardware", "models", "runs"):
+            path = folder / f"{kind}.toml"
+            self.groups[kind] = {_name(path, key, table): self._group(path, key, table)
+                                 for key, table in _toml(path).items()}
+        _check_pairs(self.facts)
+
+    def _group(self, path: Path, group: str, table: dict[str, Any]) -> Group:
+        defaults = table.get("defaults", {})
+        entries = {key: value for key, value in table.items() if key not in ("name", "defaults")}
+        facts = {key: _fact(path, f"{group}.{key}", value, defaults) for key, value in entries.items()}
+        for one in facts.values():
+            if one.source not in self.sources:
+                raise FactError(f"{path.name}: {one.key}: source {one.source!r} is not in sources.toml")
+            if one.key in self.facts:
+                raise FactError(f"{path.name}: {one.key}: already given in another file")
+            self.facts[one.key] = one
+        return MappingProxyType(facts)
+
+    def fact(self, key: str) -> Fact:
+        """The fact ``group.name``."""
+        if isinstance(key, str) and key in self.facts:
+            return self.facts[key]
+        group = str(key).rpartition(".")[0]
+        siblings = [known for known in self.facts if known.startswith(f"{group}.")]
+        return choice("fact", key, siblings or dict.fromkeys(known.rpartition(".")[0] + ".*" for known in self.facts))
+
+    def group(self, kind: str, what: str, name: str) -> Group:
+        """The facts of one table, by its printed name; ``what`` is the word for it in an error."""
+        return self.groups[kind][choice(what, name, self.groups[kind])]
+
+    def accelerator(self, name: str) -> Accelerator:
+        """The typed view of one accelerator; a two-way or sparse figure in its place is refused."""
+        facts = self.group("hardware", "accelerator", name)
+        matmul = facts.get("matmul_bf16")
+        return Accelerator(
+            name=name,
+            memory_B=facts["memory"].number("B"),
+            hbm_Bps=facts["hbm"].number("B/s"),
+            peak_bf16_FLOPs=facts["peak_bf16"].dense_FLOPs,
+            matmul_bf16_FLOPs=matmul.dense_FLOPs if matmul else None,
+            scaleup_Bps=facts["scaleup"].each_way_Bps,
+            scaleup_domain=int(facts["scaleup_domain"].value),
+            nic_Bps=facts["nic"].each_way_Bps,
+            facts=dict(facts),
+        )
+
+
+def _toml(path: Path) -> dict[str, dict[str, Any]]:
+    with path.open("rb") as file:
+        return tomllib.load(file)
+
+
+def _name(path: Path, key: str, table: dict[str, Any]) -> str:
+    if "name" not in table:
+        raise FactError(f"{path.name}: {key}: field 'name' is missing")
+    if str(table["name"]).lower() != key:
+        raise FactError(f"{path.name}: {key}: name must be the table's key in its printed case, got {table['name']!r}")
+    return table["name"]
+
+
+def _source(key: str, table: dict[str, Any]) -> Source:
+    wanted = [each.name for each in fields(Source) if each.name != "key"]
+    for name in wanted:
+        if not table.get(name):
+            raise FactError(f"sources.toml: {key}: field {name!r} is missing")
+    if extra := set(table) - set(wanted):
+        raise FactError(f"sources.toml: {key}: unknown field {min(extra)!r}")
+    return Source(key=key, **table)
+
+
+def _fact(path: Path, key: str, entry: Any, defaults: dict[str, Any]) -> Fact:
+    """One fact, with the defaults of its group filled in."""
+    own = entry if isinstance(entry, dict) else {"value": entry}
+    full = {**defaults, **own}
+    needs = OWN_FIELD.get(full.get("unit"))
+    if needs and needs not in own:
+        raise FactError(f"{path.name}: {key}: field {needs!r} is missing: a rate in {full['unit']} states its own")
+    for name in REQUIRED:
+        if name not in full:
+            raise FactError(f"{path.name}: {key}: field {name!r} is missing")
+    if unknown := set(full) - set(FIELDS):
+        raise FactError(f"{path.name}: {key}: unknown field {min(unknown)!r}")
+    try:
+        return Fact(key=key, **full)
+    except FactError as error:
+        raise FactError(f"{path.name}: {error}") from None
+
+
+def _check_pairs(facts: Mapping[str, Fact]) -> None:
+    """A printed two-way or sparse figure is twice its partner; one figure under both labels is a mistake."""
+    for key, printed in facts.items():
+        partner = facts.get(key.removesuffix("_printed"), printed)
+        doubled = printed.direction == "sum of both" or printed.convention == "sparse"
+        if doubled and partner is not printed and abs(printed.value / partner.value - 2) > 0.01:
+            raise FactError(f"{printed} must be twice {partner}")
+
+
+@cache
+def _registry() -> Registry:
+    return Registry(Path(__file__).parent)
+
+
+def fact(key: str) -> Fact:
+    """The fact with this key, such as ``"h100-sxm.memory"``; a ValueError lists the known ones."""
+    return _registry().fact(key)
+
+
+def all_facts() -> Iterator[Fact]:
+    """Every fact, in the order of the files."""
+    return iter(_registry().facts.values())
+
+
+def source(key: str) -> Source:
+    """The source with this key."""
+    return _registry().sources[choice("source", key, _registry().sources)]
+
+
+def all_sources() -> Iterator[Source]:
+    """Every source, for the bibliography."""
+    return iter(_registry().sources.values())
+
+
+def accelerator(name: str) -> Accelerator:
+    """The accelerator with this name; a ValueError lists the known ones."""
+    return _registry().accelerator(name)
+
+
+def accelerators() -> tuple[str, ...]:
+    """The names of the known accelerators."""
+    return tuple(_registry().groups["hardware"])
+
+
+def model(name: str) -> Group:
+    """The facts of one model: the fields of its architecture and its published parameter counts.
+
+    >>> model("Llama-2-70B")["parameters"].value
+    68976648192
+    """
+    return _registry().group("models", "model", name)
+
+
+def models() -> tuple[str, ...]:
+    """The names of the known models."""
+    return tuple(_registry().groups["models"])
+
+
+def run(name: str) -> Group:
+    """The facts of one published training run.
+
+    >>> run("Llama-3-405B")["gpus"].value
+    16384
+    """
+    return _registry().group("runs", "run", name)
+
+
+def runs() -> tuple[str, ...]:
+    """The names of the known runs."""
+    return tuple(_registry().groups["runs"])
+
+
+def constant(name: str) -> float:
+    """Bytes per parameter of one part of the training state.
+
+    >>> constant("moments_adam")
+    8.0
+    """
+    return fact(f"state.{name}").number("B/parameter")
