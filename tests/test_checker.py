@@ -1,0 +1,143 @@
+"""The checker passes what is right, and catches and names what is not."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtlib.formulas import collectives as formulas
+from dtlib.simulators.checker import Fault, bytes_received, bytes_sent, check
+from dtlib.simulators.collectives import ALGORITHMS, make
+from dtlib.simulators.execute import run
+from dtlib.simulators.schedule import Schedule, Transfer
+
+EVERY = [(collective, algorithm) for collective in ALGORITHMS for algorithm in ALGORITHMS[collective]]
+
+
+def broken(schedule, number, change):
+    """``schedule`` with step ``number`` put through ``change``."""
+    steps = list(schedule.steps)
+    steps[number] = change(steps[number])
+    return dataclasses.replace(schedule, steps=steps)
+
+
+def without(transfer):
+    return lambda step: Transfer(*(np.delete(column, transfer) for column in step))
+
+
+@pytest.mark.parametrize("collective, algorithm", EVERY)
+def test_every_algorithm_passes(collective, algorithm):
+    for ranks in range(1, 18):
+        report = check(make(collective, algorithm, ranks))
+        assert report.ok and report.faults == (), str(report)
+
+
+@pytest.mark.parametrize("collective, algorithm", EVERY)
+def test_every_dropped_transfer_is_caught(collective, algorithm):
+    schedule = make(collective, algorithm, 6)
+    for number, step in enumerate(schedule.steps):
+        for transfer in range(len(step.source)):
+            assert not check(broken(schedule, number, without(transfer))).ok
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS["all_reduce"])
+def test_every_doubled_reduce_is_caught(algorithm):
+    schedule = make("all_reduce", algorithm, 6)
+    for number, step in enumerate(schedule.steps):
+        if step.reduce.all():
+            assert not check(broken(schedule, number, lambda step: [step, step])).ok
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_ring_with_a_missing_step_is_caught(number):
+    ring = make("all_reduce", "ring", 6)
+    assert not check(dataclasses.replace(ring, steps=ring.steps[:number] + ring.steps[number + 1:])).ok
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(3, 9), st.data())
+def test_a_swapped_chunk_is_caught_by_the_checker_and_by_the_arrays(ranks, data):
+    ring = make("all_reduce", "ring", ranks)
+    number = data.draw(st.integers(0, len(ring.steps) - 1))
+    rank = data.draw(st.integers(0, ranks - 1))
+
+    def swap(step):
+        chunk = step.chunk.copy()
+        chunk[[rank, rank - 1]] = chunk[[rank - 1, rank]]
+        return step._replace(chunk=chunk)
+
+    wrong = broken(ring, number, swap)
+    assert not check(wrong).ok
+    arrays = [10**rank * np.ones(ranks, dtype=np.int64) for rank in range(ranks)]  # a digit counts each rank
+    assert any((result != sum(arrays)).any() for result in run(wrong, arrays).results)
+
+
+def test_the_report_names_rank_chunk_and_contributors():
+    doubled = Schedule("doubled", "all_reduce", 3, 1, [
+        [Transfer(1, 0, 0, reduce=True)], [Transfer(1, 0, 0, reduce=True)], [Transfer(0, 1, 0), Transfer(0, 2, 0)]])
+    report = check(doubled)
+    assert report.faults == tuple(Fault(rank, 0, missing=(2,), repeated=(1,)) for rank in range(3))
+    assert str(report).splitlines()[:2] == [
+        "doubled is wrong in 3 places:",
+        "  rank 0, chunk 0: lacks the contribution of rank 2 and counts more than once the contribution of rank 1"]
+
+
+def test_the_report_is_short_where_all_is_wrong():
+    report = check(Schedule("nothing", "all_reduce", 8, 8, []))
+    assert len(report.faults) == 64
+    assert len(str(report).splitlines()) == 7
+    assert "and 59 more" in str(report)
+
+
+def test_endless_doubling_does_not_wrap_around_to_right():
+    both = [Transfer(0, 1, 0, reduce=True), Transfer(1, 0, 0, reduce=True)]
+    assert not check(Schedule("doubling", "all_reduce", 2, 1, [both] * 100)).ok
+
+
+def test_a_broadcast_from_the_wrong_root_is_caught():
+    assert not check(dataclasses.replace(make("broadcast", "tree", 5), root=1)).ok
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 17])
+def test_bytes_of_a_ring_are_those_of_ledger_l06(ranks):
+    payload = 1000 * ranks
+    wanted = np.full(ranks, 2 * (ranks - 1) * 1000)  # 2(K-1)/K S, sent and received
+    np.testing.assert_array_equal(bytes_sent(make("all_reduce", "ring", ranks), payload), wanted)
+    np.testing.assert_array_equal(bytes_received(make("all_reduce", "ring", ranks), payload), wanted)
+
+
+@given(st.integers(1, 12), st.integers(0, 500))
+def test_bytes_are_exact_and_nothing_is_lost(ranks, payload):
+    for algorithm in ALGORITHMS["all_reduce"]:
+        schedule = make("all_reduce", algorithm, ranks)
+        sent, received = bytes_sent(schedule, payload), bytes_received(schedule, payload)
+        events = run(schedule, [np.zeros(payload, np.int8)] * ranks).events
+        assert sent.sum() == received.sum() == sum(event.bytes for event in events)
+        assert sent.tolist() == [sum(event.bytes for event in events if event.source == rank)
+                                 for rank in range(ranks)]
+
+
+def test_one_rank_sends_nothing():
+    for collective, algorithm in EVERY:
+        assert bytes_sent(make(collective, algorithm, 1), 10**9).tolist() == [0]
+
+
+def formula_agrees_with_schedule(ranks=8, payload=8000):
+    sent = bytes_sent(make("all_reduce", "ring", ranks), payload)
+    return formulas.bytes_sent("all_reduce", "ring", payload, ranks) == sent.max()
+
+
+def test_a_ring_formula_without_its_two_is_caught(monkeypatch):
+    assert formula_agrees_with_schedule()
+    ring = formulas.FORMULAS["all_reduce"]["ring"]
+    monkeypatch.setitem(formulas.FORMULAS["all_reduce"], "ring", ring._replace(sent=lambda n: (n - 1) / n))
+    assert not formula_agrees_with_schedule()
+
+
+@pytest.mark.parametrize("value", [-1, 2.5, float("nan"), float("inf"), "8", True, None])
+def test_a_bad_payload_is_named(value):
+    for count_bytes in (bytes_sent, bytes_received):
+        with pytest.raises((ValueError, TypeError), match="^payload_bytes "):
+            count_bytes(make("all_reduce", "ring", 4), value)

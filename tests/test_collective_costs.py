@@ -1,0 +1,183 @@
+"""Closed forms against figures from elsewhere: the source's ledger, nccl-tests, brute force."""
+
+import numpy as np
+import pytest
+
+from dtlib.formulas.collectives import (
+    FORMULAS,
+    algorithm_bandwidth_Bps,
+    best_pieces,
+    bus_bandwidth_Bps,
+    bytes_sent,
+    cost,
+    crossover_bytes,
+    messages,
+)
+from dtlib.simulators import checker
+from dtlib.simulators.collectives import ALGORITHMS, make
+
+EVERY = [(collective, algorithm) for collective in FORMULAS for algorithm in FORMULAS[collective]]
+BANDWIDTH_BPS, LATENCY_S = 50e9, 5e-6
+
+
+def test_every_schedule_has_a_formula():
+    assert {c: list(table) for c, table in ALGORITHMS.items()} == {c: list(table) for c, table in FORMULAS.items()}
+
+
+def test_ledger_l06_and_l07(ledger):
+    """2(K-1)/K x S bytes in 2(K-1) steps, on the ledger's own cases."""
+    assert (ledger["L06"]["inputs"], ledger["L07"]["inputs"]) == ("2(K-1)/K x S", "2(K-1)")
+    assert bytes_sent("all_reduce", "ring", 8.1e11, 16_384) == pytest.approx(1.6199e12, rel=1e-4)  # L19's note
+    assert bytes_sent("all_reduce", "ring", 6.328125e9, 128) == pytest.approx(float(ledger["L28"]["value"]), rel=1e-6)
+    assert messages("all_reduce", "ring", 128) == 254
+
+
+def test_ledger_l29_and_a_bandwidth_read_as_two_way(ledger):
+    wanted_s = pytest.approx(float(ledger["L29"]["value"]), rel=1e-5)
+
+    def seconds(bandwidth_Bps):
+        return cost("all_reduce", "ring", 6.328125e9, 128, bandwidth_Bps, 0.0).total_s
+
+    assert seconds(50e9) == wanted_s
+    assert seconds(100e9) != wanted_s
+
+
+@pytest.mark.parametrize("collective, bus_gBps", [  # nccl-tests doc/PERFORMANCE.md: S = 1 GB, t = 10 ms, n = 8
+    ("all_reduce", 175), ("reduce_scatter", 87.5), ("all_gather", 87.5), ("all_to_all", 87.5), ("broadcast", 100)])
+def test_bus_bandwidth_of_nccl_tests(collective, bus_gBps):
+    assert algorithm_bandwidth_Bps(1e9, 0.010) == pytest.approx(100e9)
+    assert bus_bandwidth_Bps(collective, 1e9, 0.010, 8) == pytest.approx(bus_gBps * 1e9)
+
+
+def test_bus_bandwidth_of_a_measured_all_reduce():
+    """8 x H100, 32 MiB in 199.3 us, printed as 168.39 and 294.69 GB/s (dgxc-benchmarking, nccl/README.md)."""
+    assert algorithm_bandwidth_Bps(33_554_432, 199.3e-6) == pytest.approx(168.39e9, rel=1e-3)
+    assert bus_bandwidth_Bps("all_reduce", 33_554_432, 199.3e-6, 8) == pytest.approx(294.69e9, rel=1e-3)
+
+
+def test_a_bandwidth_optimal_all_reduce_has_the_bus_bandwidth_of_the_port():
+    for algorithm in ("ring", "halving_doubling"):
+        for ranks in (2, 8, 64):
+            seconds = cost("all_reduce", algorithm, 1e9, ranks, BANDWIDTH_BPS, 0.0).total_s
+            assert bus_bandwidth_Bps("all_reduce", 1e9, seconds, ranks) == pytest.approx(BANDWIDTH_BPS)
+
+
+@pytest.mark.parametrize("collective, algorithm", EVERY)
+def test_the_busiest_rank_of_the_schedule_sends_as_much(collective, algorithm):
+    for ranks in [*range(1, 18), 33]:
+        schedule = make(collective, algorithm, ranks)
+        payload = schedule.chunks * ranks * 8
+        assert bytes_sent(collective, algorithm, payload, ranks) == pytest.approx(
+            checker.bytes_sent(schedule, payload).max(), rel=1e-12)
+
+
+@pytest.mark.parametrize("collective, algorithm", EVERY)
+def test_one_rank_costs_nothing(collective, algorithm):
+    alone = cost(collective, algorithm, 1e9, 1, BANDWIDTH_BPS, LATENCY_S)
+    assert (alone.latency_s, alone.transfer_s, bytes_sent(collective, algorithm, 1e9, 1)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("collective, algorithm", EVERY)
+def test_arrays_and_numbers_agree(collective, algorithm):
+    ranks, payloads = np.arange(1, 40), np.logspace(0, 10, 39)
+    curve = cost(collective, algorithm, payloads, ranks, BANDWIDTH_BPS, LATENCY_S)
+    each = [cost(collective, algorithm, float(s), int(n), BANDWIDTH_BPS, LATENCY_S)
+            for s, n in zip(payloads, ranks, strict=True)]
+    assert isinstance(each[0].latency_s, float) and isinstance(each[0].transfer_s, float)
+    np.testing.assert_allclose(curve.latency_s, [one.latency_s for one in each], rtol=1e-12)
+    np.testing.assert_allclose(curve.transfer_s, [one.transfer_s for one in each], rtol=1e-12)
+    np.testing.assert_allclose(bytes_sent(collective, algorithm, payloads, ranks),
+                               [bytes_sent(collective, algorithm, float(s), int(n))
+                                for s, n in zip(payloads, ranks, strict=True)])
+
+
+def test_a_naive_tree_is_2_log2_n_and_a_double_tree_is_not():
+    """careful.md 12, at n = 1024."""
+    assert messages("all_reduce", "tree", 1024) == 20
+    assert messages("all_reduce", "ring", 1024) == 2046
+    assert cost("all_reduce", "tree", 1e9, 1024, 1e9, 0.0).total_s == pytest.approx(20)
+    assert cost("all_reduce", "ring", 1e9, 1024, 1e9, 0.0).total_s == pytest.approx(2 * 1023 / 1024)
+    assert cost("all_reduce", "double_tree", 1e12, 1024, 1e9, 1e-6).total_s == pytest.approx(2000, rel=0.001)
+    assert messages("all_reduce", "double_tree", 1024, pieces=1) == 38  # below 2 per level and direction
+
+
+@pytest.mark.parametrize("collective, algorithm", [("all_reduce", "double_tree"), ("broadcast", "chain")])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8, 13, 64])
+@pytest.mark.parametrize("payload_bytes", [0.0, 1.0, 1e5, 1e7, 3e8])
+def test_best_pieces_by_brute_force(collective, algorithm, ranks, payload_bytes):
+    candidates = np.arange(1, 2000)
+    times = cost(collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S, candidates).total_s
+    best = best_pieces(collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S)
+    assert cost(collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S, best).total_s \
+        == pytest.approx(times.min(), rel=1e-12)
+    assert cost(collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S).total_s \
+        == pytest.approx(times.min(), rel=1e-12)
+
+
+def test_without_latency_pieces_are_single_bytes():
+    assert best_pieces("all_reduce", "double_tree", 1000.0, 8, BANDWIDTH_BPS, 0.0) == 1000
+
+
+@pytest.mark.parametrize("ranks", [3, 8, 64, 1000])
+@pytest.mark.parametrize("small", ["tree", "naive"])
+def test_the_crossover_is_where_the_ring_catches_up(small, ranks):
+    size = crossover_bytes("all_reduce", small, "ring", ranks, BANDWIDTH_BPS, LATENCY_S)
+
+    def lead(payload_bytes):
+        slow, fast = (cost("all_reduce", name, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S).total_s
+                      for name in (small, "ring"))
+        return slow - fast
+
+    assert lead(size * 1.01 + 1) > 0
+    assert lead(size) == pytest.approx(0, abs=1e-12)
+    assert size == 0 or lead(size * 0.99) < 0
+
+
+def test_no_crossover():
+    with pytest.raises(ValueError, match="large must be an algorithm that moves fewer bytes"):
+        crossover_bytes("all_reduce", "ring", "tree", 8, BANDWIDTH_BPS, LATENCY_S)
+    with pytest.raises(ValueError, match="must not be pipelined, got 'double_tree'"):
+        crossover_bytes("all_reduce", "double_tree", "ring", 8, BANDWIDTH_BPS, LATENCY_S)
+
+
+GOOD = {"payload_bytes": 1e9, "ranks": 8, "bandwidth_Bps": 50e9, "latency_s": 5e-6, "time_s": 0.01, "pieces": 4}
+PUBLIC = [
+    (cost, ("all_reduce", "double_tree"), ("payload_bytes", "ranks", "bandwidth_Bps", "latency_s", "pieces")),
+    (messages, ("all_reduce", "double_tree"), ("ranks", "pieces")),
+    (bytes_sent, ("all_reduce", "ring"), ("payload_bytes", "ranks")),
+    (best_pieces, ("all_reduce", "double_tree"), ("payload_bytes", "ranks", "bandwidth_Bps", "latency_s")),
+    (crossover_bytes, ("all_reduce", "tree", "ring"), ("ranks", "bandwidth_Bps", "latency_s")),
+    (algorithm_bandwidth_Bps, (), ("payload_bytes", "time_s")),
+    (bus_bandwidth_Bps, ("all_reduce",), ("payload_bytes", "time_s", "ranks")),
+]
+BAD = [0, -1, 2.5, float("nan"), float("inf"), "8", True, None]
+
+
+def is_fine(name, value):
+    whole = name in ("ranks", "pieces")
+    return ((value == 0 and name in ("payload_bytes", "latency_s")) or (value == 2.5 and not whole)
+            or (value is None and name == "pieces"))
+
+
+@pytest.mark.parametrize("function, names, parameters", PUBLIC, ids=lambda value: getattr(value, "__name__", ""))
+def test_bad_input_is_named(function, names, parameters):
+    good = {name: GOOD[name] for name in parameters}
+    assert function(*names, **good) is not None
+    for name in parameters:
+        for bad in BAD:
+            if not (is_fine(name, bad) and type(bad) is not bool):
+                with pytest.raises((ValueError, TypeError), match=f"^{name} "):
+                    function(*names, **{**good, name: bad})
+
+
+def test_wrong_names_are_named():
+    with pytest.raises(ValueError, match="^collective must be one of 'all_reduce'"):
+        cost("allreduce", "ring", 1e9, 8, BANDWIDTH_BPS, LATENCY_S)
+    with pytest.raises(ValueError, match="^algorithm must be one of 'ring'"):
+        cost("all_reduce", "rings", 1e9, 8, BANDWIDTH_BPS, LATENCY_S)
+    with pytest.raises(ValueError, match="^pieces must be left out"):
+        cost("all_reduce", "ring", 1e9, 8, BANDWIDTH_BPS, LATENCY_S, pieces=4)
+    with pytest.raises(ValueError, match="^algorithm must be pipelined"):
+        best_pieces("all_reduce", "ring", 1e9, 8, BANDWIDTH_BPS, LATENCY_S)
+    with pytest.raises(ValueError, match="^collective must be one of"):
+        bus_bandwidth_Bps("gather", 1e9, 0.01, 8)
