@@ -1,0 +1,57 @@
+"""What a check answers: not attempted, pass, or one hint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+__all__ = ["NOT_ATTEMPTED", "Verdict", "hint", "passed"]
+
+Status = Literal["not attempted", "pass", "hint"]
+
+# Status is carried by a word, a sign and the style of the border: none of them is a color.
+_SIGNS: dict[Status, tuple[str, str]] = {
+    "not attempted": ("○", "dotted"),
+    "pass": ("✓", "solid"),
+    "hint": ("→", "dashed"),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of a check, shown by a notebook as a bordered line that reads in light and dark.
+
+    >>> Verdict("hint", "Bits or bytes?")
+    → Hint: Bits or bytes?
+    """
+
+    status: Status
+    message: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.status == "pass"
+
+    @property
+    def _heading(self) -> str:
+        return f"{_SIGNS[self.status][0]} {self.status.capitalize()}"
+
+    def __repr__(self) -> str:
+        return f"{self._heading}: {self.message}" if self.message else self._heading
+
+    def _repr_html_(self) -> str:
+        border = _SIGNS[self.status][1]
+        style = f"border-left: 0.3em {border} currentColor; padding: 0.3em 0.8em; color: inherit; white-space: pre-wrap"
+        return f'<div role="status" style="{style}"><strong>{self._heading}</strong> {escape(self.message)}</div>'
+
+
+NOT_ATTEMPTED = Verdict("not attempted", "Replace the ... with your answer and run the cell again.")
+
+
+def passed(explanation: str = "") -> Verdict:
+    return Verdict("pass", explanation)
+
+
+def hint(message: str) -> Verdict:
+    return Verdict("hint", message)
