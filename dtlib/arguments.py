@@ -34,13 +34,13 @@ def count(name: str, value: Any, *, at_least: int = 1, at_most: int | None = Non
     ...
     TypeError: ranks must be a whole number, got 2.5 (float)
     """
-    numbers = np.asarray(value)
     is_array = isinstance(value, np.ndarray) and value.ndim > 0
-    if isinstance(value, (str, bytes)) or numbers.dtype.kind not in "iu" or (is_array and not array):
-        if not (numbers.dtype == object and isinstance(value, int) and not isinstance(value, bool)):  # a very large int
-            raise TypeError(f"{name} must be a whole number, got {_shown(value)} ({type(value).__name__})")
-    if not is_array and not isinstance(value, (int, np.integer, np.ndarray)):
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole and isinstance(value, np.ndarray):
+        whole = value.dtype.kind in "iu" and (array or not is_array)
+    if not whole:
         raise TypeError(f"{name} must be a whole number, got {_shown(value)} ({type(value).__name__})")
+    numbers = np.asarray(value)
     if np.any(numbers < at_least):
         raise ValueError(f"{name} must be at least {at_least}, got {_shown(value)}")
     if at_most is not None and np.any(numbers > at_most):

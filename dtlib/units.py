@@ -66,7 +66,8 @@ def duration(seconds: float, digits: int = 3) -> str:
     seconds = quantity("seconds", seconds, unit="s", negative=True)
     if seconds == 0:
         return "0 s"
-    steps = ((365.25 * 86400, "years"), (2 * 86400, "days"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+    steps = ((365.25 * 86400, "years"), (2 * 86400, "days"), (3600, "h"), (60, "min"),
+             (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
     rounded = float(f"{seconds:.{digits - 1}e}")
     size, unit = next(((s, u) for s, u in steps if max(abs(rounded), abs(seconds)) >= s), steps[-1])
     size = 86400 if unit == "days" else size

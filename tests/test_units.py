@@ -29,7 +29,8 @@ def test_binary_prefixes(value, text):
 
 
 @pytest.mark.parametrize("seconds, text", [
-    (59.99, "1 min"), (3600 * 3.0931, "3.09 h"), (86400 * 54, "54 days"), (5e-10, "0.5 ns"), (365.25 * 86400 * 5.78, "5.78 years"),
+    (59.99, "1 min"),
+    (3600 * 3.0931, "3.09 h"), (86400 * 54, "54 days"), (5e-10, "0.5 ns"), (365.25 * 86400 * 5.78, "5.78 years"),
 ])
 def test_durations(seconds, text):
     assert units.duration(seconds) == text

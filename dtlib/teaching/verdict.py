@@ -43,7 +43,7 @@ class Verdict:
     def _repr_html_(self) -> str:
         border = _SIGNS[self.status][1]
         style = f"border-left: 0.3em {border} currentColor; padding: 0.3em 0.8em; color: inherit; white-space: pre-wrap"
-        return f'<div role="status" style="{style}"><strong>{self._heading}</strong> {escape(self.message)}</div>'
+        return f'<div class="dt-line" role="status" style="{style}"><strong>{self._heading}</strong> {escape(self.message)}</div>'
 
 
 NOT_ATTEMPTED = Verdict("not attempted", "Replace the ... with your answer and run the cell again.")
