@@ -11,7 +11,6 @@ else
 BIN := $(VENV)/bin
 endif
 READY := $(VENV)/ready
-export PYTHONWARNINGS ?= default
 
 .PHONY: help serve test book lab bench lint clean
 .DEFAULT_GOAL := help
@@ -38,7 +37,8 @@ bench: book ## print how fast and how heavy everything is
 	$(BIN)/python -m tests.bench
 
 lint: $(READY) ## check style and spelling
-	$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . ; $(BIN)/codespell
+	$(BIN)/ruff check .
+	$(BIN)/codespell
 
 clean: ## remove what was built, keep the environment
 	rm -rf _build .pytest_cache .hypothesis

@@ -3,4 +3,4 @@
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036 - this file runs on the Python that is too old
-    sys.exit("Python 3.11 or newer is needed, this is %d.%d: make PYTHON=python3.12 serve" % sys.version_info[:2])
+    sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] + ": make PYTHON=python3.12 serve")
