@@ -1,0 +1,34 @@
+"""Static figures of measured data."""
+
+from __future__ import annotations
+
+from dtlib.facts.registry import accelerator, fact
+from dtlib.facts.sweeps import sweep
+from dtlib.formulas.collectives import bus_bandwidth_Bps
+from dtlib.units import GB, GiB, KiB, MiB, binary, duration, si
+from dtlib.views.picture import Picture, axes
+from dtlib.views.theme import COLORS
+
+__all__ = ["measured_bus_bandwidth"]
+
+
+def measured_bus_bandwidth() -> Picture:
+    """The bus bandwidth of a measured all-reduce sweep on eight H100, with the wire's rate and the measured ring's."""
+    measured = sweep("nccl-8xh100")
+    bus_Bps = bus_bandwidth_Bps(measured.collective, measured.payload_bytes, measured.time_s, measured.ranks)
+    wire_Bps, ring_Bps = accelerator("H100-SXM").scaleup_Bps, fact("bus-8xh100.ring").each_way_Bps
+    best = int(bus_Bps.argmax())
+    picture = axes(width_in=5.6, height_in=3.4)
+    picture.plot(measured.payload_bytes, bus_Bps / GB, marker="o", markersize=4, color=COLORS[0])
+    for rate_Bps, dash, what in ((wire_Bps, "-", "NVLink 4, one way (nominal)"), (ring_Bps, "--", "ring (measured)")):
+        picture.axhline(rate_Bps / GB, linestyle=dash, linewidth=1.5, color=COLORS[1])
+        picture.text(8, rate_Bps / GB + 8, f"{si(rate_Bps, 'B/s')}: {what}")
+    picture.set_xscale("log", base=2)
+    sizes = (8, KiB, 32 * KiB, MiB, 32 * MiB, GiB, 16 * GiB)
+    picture.set_xticks(sizes, [binary(size) for size in sizes])
+    picture.set(xlabel="Payload S", ylabel="Bus bandwidth (GB/s)", ylim=(0, 540))
+    return Picture(picture.figure, (
+        f"Measured: all-reduce on {measured.ranks} H100 in one node with NVLink SHARP. Bus bandwidth is near zero for "
+        f"small payloads, where a call takes at least {duration(measured.time_s.min(), 2)}, and reaches "
+        f"{si(bus_Bps[best], 'B/s')} at {binary(measured.payload_bytes[best])}, above the {si(wire_Bps, 'B/s')} of the "
+        f"wire and the {si(ring_Bps, 'B/s')} of a ring."))

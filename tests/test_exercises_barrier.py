@@ -1,0 +1,52 @@
+"""The exercises of *A step is a barrier*: every promise of every check, and the references against brute force."""
+
+import itertools
+
+import pytest
+
+from dtlib.formulas.barrier import probability_of_straggler
+from dtlib.teaching.audit import audit
+from dtlib.teaching.exercises import barrier
+from tests import solutions_barrier as solutions
+
+ANSWERS = {
+    "check_slow_rank": solutions.slow_rank_s,
+    "check_defect_share": solutions.defect_share,
+    "check_exponential_step": solutions.exponential_step_s,
+    "check_slowdown": solutions.slowdown,
+    "check_expected_step": solutions.expected_step,
+}
+each = pytest.mark.parametrize("name", barrier.__all__)
+
+
+@each
+def test_every_check_keeps_its_promises(name):
+    assert audit(getattr(barrier, name)) == []
+
+
+@each
+def test_the_solution_passes_and_the_stub_is_not_attempted(name):
+    assert getattr(barrier, name)(ANSWERS[name]).passed
+    assert getattr(barrier, name)(...).status == "not attempted"
+
+
+def test_the_defect_share_is_the_one_asked_for():
+    assert probability_of_straggler(solutions.defect_share, 16_384) == pytest.approx(0.10, rel=1e-9)
+
+
+@pytest.mark.parametrize(("times", "ranks"), [([1.0, 3.0], 1), ([4.0, 1.0, 2.0], 3), ([5.0, 5.0, 6.0, 1.0], 4)])
+def test_expected_step_by_enumerating_every_draw(times, ranks):
+    draws = [max(draw) for draw in itertools.product(times, repeat=ranks)]
+    assert barrier.expected_step(times, ranks) == pytest.approx(sum(draws) / len(draws), rel=1e-12)
+
+
+def test_one_point_ten_is_told_from_one_point_eleven():
+    """careful.md 18: adding 10% of the time and losing 10% of the speed are two mistakes apart."""
+    verdict = barrier.check_slowdown(lambda rates: 1 + (1 - min(rates)))
+    assert verdict.status == "hint" and "speed is given" in verdict.message
+    assert "20% longer" in barrier.check_slow_rank(12).message
+
+
+@pytest.mark.parametrize("wrong", [print, lambda rates: "1.1", lambda: 1, lambda rates: rates.sort() or 2.0])
+def test_a_function_that_is_no_answer_gets_a_hint(wrong):
+    assert barrier.check_slowdown(wrong).status == "hint"
