@@ -110,6 +110,7 @@ def test_the_table_holds_the_numbers_of_the_chart(address, chromium, where, name
         visit.open(where[name])
         figure = visit.explorer(name)
         figure.locator(".dt-numbers summary").click()
+        figure.locator(".dt-tables tbody tr").first.wait_for(timeout=5_000)
         state = encode.shown_state(explorer, explorer.start)
         expected = sum(len(next(iter(table.values()))) for table in state["tables"].values()
                        if set(table) & set(explorer.columns))
