@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,15 @@ def _write_front_end(app: Sphinx) -> None:
     app.config.html_static_path.append(str(folder))
     app.add_css_file("dtlib.css")
     app.add_js_file("page.js", type="module")
+
+
+def _write_front_page(app: Sphinx) -> None:
+    """The page that sends a reader from the site's root to its first page, with the icon that every browser asks for."""
+    first, icon, title = f"{app.config.root_doc}.html", Path(app.config.html_favicon).name, escape(app.config.html_title)
+    Path(app.outdir, "index.html").write_text(
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        f'<link rel="icon" href="_static/{icon}"><meta http-equiv="refresh" content="0; url={first}">'
+        f'<a href="{first}">{title}</a></html>', encoding="utf-8")
 
 
 def _mathml(display: str) -> Any:
@@ -79,6 +89,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     os.environ["DTLIB_HOST"] = "page"
     app.add_config_value("dtlib_digest", _digest(), "env", types=[str])
     app.connect("builder-inited", _write_front_end)
+    app.connect("builder-inited", _write_front_page)
     app.connect("doctree-read", _require_alternative_text)
     app.connect("html-page-context", _without_thebe, priority=900)
     app.add_html_math_renderer("mathml", (_mathml("inline"), None), (_mathml("block"), None))
