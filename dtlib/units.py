@@ -5,7 +5,9 @@ GB is 1e9 bytes, GiB is 2**30. Rates are always decimal: 400 Gb/s is 400e9 bits,
 
 from __future__ import annotations
 
-from dtlib.arguments import quantity
+import math
+
+from dtlib.arguments import count, quantity
 
 __all__ = ["GB", "GiB", "KB", "KiB", "MB", "MiB", "TB", "TiB", "binary", "bytes_per_s", "count_text", "duration", "si"]
 
@@ -22,28 +24,43 @@ def bytes_per_s(gigabits_per_s: float) -> float:
     return quantity("gigabits_per_s", gigabits_per_s, unit="Gb/s") * 1e9 / 8
 
 
-def _scaled(value: float, digits: int, steps: tuple[tuple[float, str], ...]) -> tuple[str, str]:
-    """``value`` in the largest step it reaches after rounding to ``digits`` significant digits."""
-    rounded = float(f"{value:.{digits - 1}e}")
-    size, prefix = next(((s, p) for s, p in steps if max(abs(rounded), abs(value)) >= s), steps[-1])
-    shown = value / size
-    whole = len(str(int(abs(float(f"{shown:.{digits - 1}e}")))))
-    return f"{shown:,.{max(0, digits - whole)}f}", prefix
+# A unit: its size, its name, and the number of it at which the next one takes over.
+Unit = tuple[float, str, float]
 
 
-def _trimmed(text: str) -> str:
+def _prefixed(base: int, prefixes: tuple[str, ...]) -> tuple[Unit, ...]:
+    last = len(prefixes) - 1
+    return tuple((base**power, prefix, base if power < last else math.inf) for power, prefix in enumerate(prefixes))
+
+
+_DECIMAL = _prefixed(1000, ("", "k", "M", "G", "T", "P", "E"))
+_BINARY = _prefixed(1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi"))
+_TIMES = ((1e-9, "ns", 1000), (1e-6, "µs", 1000), (1e-3, "ms", 1000), (1, "s", 60), (60, "min", 60), (3600, "h", 48),
+          (86400, "days", 365.25), (365.25 * 86400, "years", math.inf))
+
+
+def _rounded(value: float, digits: int) -> str:
+    """``value`` to ``digits`` significant digits, none of which before the point is lost."""
+    if abs(value) < 1:
+        return f"{value + 0.0:.{digits}g}"  # adding zero makes -0 a 0
+    text = f"{value:,.{max(0, digits - len(str(int(abs(value)))))}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def _scaled(value: float, digits: int, units: tuple[Unit, ...]) -> str:
+    """``value`` in the largest unit it reaches once it is rounded."""
+    count("digits", digits, at_most=15)
+    texts = ((_rounded(value / size, digits), unit, until) for size, unit, until in units)
+    return next(f"{text} {unit}" for text, unit, until in texts if abs(float(text.replace(",", ""))) < until)
+
+
 def si(value: float, unit: str = "B", digits: int = 3) -> str:
-    """``value`` with a decimal prefix, to ``digits`` significant digits.
+    """``value`` with a decimal prefix, to ``digits`` (1 to 15) significant digits; below 0.0001 as a power of ten.
 
     >>> si(6.48e12), si(50e9, "B/s"), si(0), si(999.9e9)
     ('6.48 TB', '50 GB/s', '0 B', '1 TB')
     """
-    value = quantity("value", value, negative=True)
-    text, prefix = _scaled(value, digits, ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, "")))
-    return f"{_trimmed(text)} {prefix}{unit}"
+    return _scaled(quantity("value", value, negative=True, array=False), digits, _DECIMAL) + unit
 
 
 def binary(value: float, digits: int = 3) -> str:
@@ -52,9 +69,7 @@ def binary(value: float, digits: int = 3) -> str:
     >>> binary(2**30), binary(80e9)
     ('1 GiB', '74.5 GiB')
     """
-    value = quantity("value", value, negative=True)
-    text, prefix = _scaled(value, digits, ((2**50, "Pi"), (2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"), (1, "")))
-    return f"{_trimmed(text)} {prefix}B"
+    return _scaled(quantity("value", value, negative=True, array=False), digits, _BINARY) + "B"
 
 
 def duration(seconds: float, digits: int = 3) -> str:
@@ -63,22 +78,14 @@ def duration(seconds: float, digits: int = 3) -> str:
     >>> duration(32.4), duration(0.00025), duration(5400), duration(0)
     ('32.4 s', '250 µs', '1.5 h', '0 s')
     """
-    seconds = quantity("seconds", seconds, unit="s", negative=True)
-    if seconds == 0:
-        return "0 s"
-    steps = ((365.25 * 86400, "years"), (2 * 86400, "days"), (3600, "h"), (60, "min"),
-             (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-    rounded = float(f"{seconds:.{digits - 1}e}")
-    size, unit = next(((s, u) for s, u in steps if max(abs(rounded), abs(seconds)) >= s), steps[-1])
-    size = 86400 if unit == "days" else size
-    text, _ = _scaled(seconds / size, digits, ((1, ""),))
-    return f"{_trimmed(text)} {unit}"
+    seconds = quantity("seconds", seconds, unit="s", negative=True, array=False)
+    return _scaled(seconds, digits, _TIMES) if seconds else "0 s"
 
 
 def count_text(value: float) -> str:
-    """A count with thousands separators.
+    """A count, rounded to a whole number, with thousands separators.
 
     >>> count_text(16384)
     '16,384'
     """
-    return f"{value:,.0f}"
+    return f"{round(quantity('value', value, negative=True, array=False)):,}"

@@ -88,9 +88,11 @@ def tensors(arch: Architecture):
             copies = [index < moe.experts_per_token for index in range(moe.experts)] + [True] * moe.shared_experts
             yield True, hidden * moe.experts, True
         yield from ((True, hidden * ffn, used) for used in copies for _ in range(3 if arch.gated else 2))
+        if arch.mlp_bias and copies == [True]:  # a dense MLP: gate and up, or one matrix, then down
+            yield from ((False, each, True) for each in ([ffn, ffn, hidden] if arch.gated else [ffn, hidden]))
 
 
-VARIANTS = [replace(SMALL, gated=gated, tied=tied, norm=norm, experts=experts,
+VARIANTS = [replace(SMALL, gated=gated, tied=tied, norm=norm, experts=experts, mlp_bias=bias,
                     attention=Attention(heads=4, kv_heads=kv, head_dim=3, qkv_bias=bias, output_bias=bias))
             for gated, tied, norm, kv, bias, experts in product(
                 (True, False), (True, False), ("rms", "layer"), (1, 4), (True, False),
@@ -179,7 +181,7 @@ def test_mfu_refuses_a_sparse_peak():
 
 
 def test_mfu_above_one_is_refused():
-    with pytest.raises(ValueError, match=r"achieved_FLOPs must be at most the dense peak, got 2.0 on 1.0"):
+    with pytest.raises(ValueError, match=r"peak_FLOPs must be at least achieved_FLOPs, got 1.0 for 2.0"):
         mfu(2.0, 1.0)
     assert mfu(np.array([100e12, 494.5e12]), 989e12)[1] == 0.5
 
@@ -309,10 +311,27 @@ def test_what_is_not_an_architecture_is_refused(call, bad):
     (lambda: replace(SMALL, gated=1), "gated must be one of True, False, got 1"),
     (lambda: replace(SMALL, positions=-1), "positions must be at least 0, got -1"),
     (lambda: replace(SMALL, attention=4), "attention must be an Attention or a LatentAttention, got 4"),
-    (lambda: replace(SMALL, experts=8), "experts must be Experts or None, got 8"),
+    (lambda: replace(SMALL, experts=8), "experts must be an Experts, .*or None, got 8"),
     (lambda: forward_flops_per_token(SMALL, 8, causal=1), "causal must be one of True, False, got 1"),
     (lambda: parameters_by_part(SMALL, active="yes"), "active must be one of True, False, got 'yes'"),
 ])
 def test_architectures_that_cannot_be_are_refused(make, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make()
+
+
+def test_a_gated_mlp_has_two_biases_as_wide_as_itself():
+    for gated, biases in ((True, 16 + 16 + 8), (False, 16 + 8)):
+        plain = replace(SMALL, gated=gated)
+        assert parameters(replace(plain, mlp_bias=True)) - parameters(plain) == SMALL.layers * biases
+
+
+@pytest.mark.parametrize(("call", "says"), [
+    (lambda: six_n_flops(1e308, 1), "^parameters must be finite"),
+    (lambda: six_n_flops(np.ones(3), np.ones(2)), "the shapes of parameters .3,. and tokens .2,. do not broadcast"),
+    (lambda: mfu(4e14, 2.5), r"^peak_FLOPs must be at least achieved_FLOPs, got 2\.5 for 4"),
+    (lambda: forward_flops_per_token(SMALL, np.array([2**63 - 1]), causal=True), "^seq_len must be at most"),
+])
+def test_what_does_not_fit_is_named(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

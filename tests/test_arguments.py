@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dtlib.arguments import choice, count, divisible, quantity
+from dtlib.arguments import broadcasting, choice, count, divisible, instance, quantity
 
 
-@pytest.mark.parametrize("good", [1, 8, np.int64(8), np.uint8(3), np.array(5), 2**80])
+@pytest.mark.parametrize("good", [1, 8, np.int64(8), np.uint8(3), np.array(5), 2**53])
 def test_counts(good):
     assert count("ranks", good) == int(good) and type(count("ranks", good)) is int
 
@@ -58,3 +58,66 @@ def test_divisible_names_both_numbers():
     assert divisible("heads", 48, "tp", 8) == 6
     with pytest.raises(ValueError, match="heads=52 is not divisible by tp=8"):
         divisible("heads", 52, "tp", 8)
+
+
+@pytest.mark.parametrize("bad", [2**53 + 1, 10**400, 10**5000, np.uint64(2**64 - 1), np.array([1, 2**63 - 1]),
+                                 np.array([2**64 - 1], dtype=np.uint64)], ids=lambda bad: str(type(bad)))
+def test_counts_beyond_2_to_the_53_are_refused(bad):
+    with pytest.raises(ValueError, match="^ranks must be at most 9007199254740992, got"):
+        count("ranks", bad, array=True)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64"])
+def test_arrays_of_counts_become_int64(dtype):
+    assert count("ranks", np.array([1, 100], dtype=dtype), array=True).dtype == np.int64
+
+
+@pytest.mark.parametrize("bad", [1e31, -1e31, 10**400, -(10**400), 10**5000, np.array([1.0, 1e308]), np.longdouble("1e400")],
+                         ids=lambda bad: str(type(bad)))
+def test_quantities_beyond_1e30_are_refused(bad):
+    with pytest.raises(ValueError, match=r"^change must be finite and at most ±1e\+30 B, got"):
+        quantity("change", bad, unit="B", negative=True)
+
+
+def test_what_must_not_be_zero_is_not_almost_zero():
+    assert quantity("rate", 5e-324) == 5e-324 and quantity("rate", 1e-30, zero=False) == 1e-30
+    with pytest.raises(ValueError, match="^rate must be at least 1e-30, got 5e-324"):
+        quantity("rate", 5e-324, zero=False)
+
+
+@pytest.mark.parametrize("bad", [np.array(["8"]), np.array(["8"], dtype=object), np.array([True], dtype=object), 8 * np.ones(2)])
+def test_arrays_that_are_no_numbers(bad):
+    with pytest.raises(TypeError, match="^value must be a number, got"):
+        quantity("value", bad, array=False)
+    with pytest.raises(TypeError, match="^ranks must be a whole number, got"):
+        count("ranks", bad, array=True)
+
+
+def test_an_object_that_cannot_be_shown_is_still_named():
+    class Shy:
+        def __repr__(self):
+            raise RuntimeError
+
+    with pytest.raises(TypeError, match="^ranks must be a whole number, got <Shy>"):
+        count("ranks", Shy())
+
+
+def test_an_instance_is_of_one_of_the_kinds():
+    assert instance("shape", 3, int, tuple) == 3
+    for bad in (None, int, "3"):
+        with pytest.raises(TypeError, match="^shape must be a int or a tuple, got"):
+            instance("shape", bad, int, tuple)
+
+
+def test_a_closed_form_keeps_its_name_and_broadcasts():
+    @broadcasting
+    def product(one, other=2):
+        """A product."""
+        return one * other
+
+    assert (product.__name__, product.__doc__) == ("product", "A product.")
+    assert product(3) == 6 and product(np.ones((2, 1)), other=np.ones(3)).shape == (2, 3)
+    with pytest.raises(ValueError, match=r"^the shapes of one \(2,\) and other \(3,\) do not broadcast"):
+        product(np.ones(2), other=np.ones(3))
+    with pytest.raises(TypeError, match="missing a required argument: 'one'"):
+        product()

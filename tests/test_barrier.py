@@ -1,6 +1,5 @@
 """The barrier: closed forms of extreme-value theory and a seeded simulation are the oracles."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtlib.formulas import barrier
-from dtlib.formulas.barrier import LogNormal, Normal, ShiftedExponential, Uniform
+from dtlib.formulas.jitter import LogNormal, Normal, ShiftedExponential, Uniform
 
 RANKS = np.array([1, 2, 3, 10, 100, 1000, 16_384, 100_000])
 DISTRIBUTIONS = [Normal(1.0, 0.05), ShiftedExponential(1.0, 0.1), LogNormal(1.0, 0.3), Uniform(0.9, 1.3)]
@@ -30,6 +29,23 @@ def test_ledger_L05_one_failure_idles_all_the_others():
 def test_a_step_is_the_maximum_over_the_last_axis():
     times = np.array([[1.0, 2.0, 3.0], [6.0, 5.0, 4.0]])
     assert barrier.step_time_s(times).tolist() == [3.0, 6.0]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 7])
+def test_waiting_is_what_a_loop_over_ranks_finds(ranks):
+    times = np.random.default_rng(ranks).uniform(1, 2, (3, ranks))
+    waits, shares = barrier.waiting_s(times), barrier.waiting_share(times)
+    for step, row in enumerate(times.tolist()):
+        longest = sorted(row)[-1]
+        assert waits[step].tolist() == pytest.approx([longest - time for time in row])
+        assert shares[step] == pytest.approx(sum(longest - time for time in row) / (longest * ranks))
+    assert waits.min() == 0 and (ranks > 1 or shares.max() == 0)
+
+
+def test_a_step_that_ends_with_its_mean_is_caught(monkeypatch):
+    monkeypatch.setattr(barrier, "step_time_s", lambda times: np.mean(times, axis=-1))
+    with pytest.raises(AssertionError):
+        test_waiting_is_what_a_loop_over_ranks_finds(7)
 
 
 def test_uniform_maximum_is_n_over_n_plus_1():
@@ -75,13 +91,6 @@ def test_one_rank_waits_for_nobody(distribution):
 
 
 @each
-def test_cdf_undoes_quantile(distribution):
-    shares = np.array([1e-6, 0.1, 0.5, 0.9, 1 - 1e-6])
-    np.testing.assert_allclose(distribution.cdf(distribution.quantile_s(shares)), shares, rtol=1e-8)
-    assert isinstance(distribution.cdf(1.0), float) and isinstance(distribution.quantile_s(0.5), float)
-
-
-@each
 def test_simulation_agrees_within_five_standard_errors(distribution):
     steps = barrier.simulate_steps(distribution, ranks=200, steps=2000, seed=7)
     assert np.array_equal(steps, barrier.simulate_steps(distribution, ranks=200, steps=2000, seed=7))
@@ -90,7 +99,7 @@ def test_simulation_agrees_within_five_standard_errors(distribution):
 
 
 def test_a_simulation_of_the_mean_instead_of_the_maximum_is_caught(monkeypatch):
-    monkeypatch.setattr(barrier, "step_time_s", np.mean)
+    monkeypatch.setattr(barrier.np, "max", np.mean)
     with pytest.raises(AssertionError):
         test_simulation_agrees_within_five_standard_errors(DISTRIBUTIONS[0])
 
@@ -123,6 +132,8 @@ def test_two_point_step_time_by_enumeration():
 @pytest.mark.parametrize(("call", "error", "names"), [
     (lambda: barrier.step_time_s([]), ValueError, "times_s"),
     (lambda: barrier.step_time_s([1.0, math.nan]), ValueError, "times_s"),
+    (lambda: barrier.waiting_s([]), ValueError, "times_s"),
+    (lambda: barrier.waiting_s([1, -1]), ValueError, "times_s"),
     (lambda: barrier.slowdown_of_lower_rate(0), ValueError, "rate"),
     (lambda: barrier.slowdown_of_lower_rate(1.1), ValueError, "rate"),
     (lambda: barrier.slowdown_of_longer_time("0.1"), TypeError, "longer_by"),
@@ -131,11 +142,6 @@ def test_two_point_step_time_by_enumeration():
     (lambda: barrier.expected_maximum_s(DISTRIBUTIONS[0], 0), ValueError, "ranks"),
     (lambda: barrier.probability_of_straggler(1.5, 8), ValueError, "slow_share"),
     (lambda: barrier.expected_step_time_s(1, 0.9, 0.1, 8), ValueError, "slowdown"),
-    (lambda: Normal(1, -1), ValueError, "std_s"),
-    (lambda: ShiftedExponential(1, 2), ValueError, "scale_s"),
-    (lambda: LogNormal(0, 1), ValueError, "mean_s"),
-    (lambda: Uniform(2, 1), ValueError, "low_s"),
-    (lambda: Normal(1, 1).quantile_s(1.0), ValueError, "share"),
     (lambda: barrier.simulate_steps(Normal(1, 1), 4, 0, 0), ValueError, "steps"),
 ])
 def test_bad_input_is_named(call, error, names):
@@ -143,7 +149,33 @@ def test_bad_input_is_named(call, error, names):
         call()
 
 
-def test_a_distribution_is_a_value():
-    assert Normal(1, 0.1) == Normal(1, 0.1)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        DISTRIBUTIONS[0].mean_s = 2
+@pytest.mark.parametrize(("call", "says"), [
+    (lambda: barrier.simulate_steps(DISTRIBUTIONS[0], 8, 10**30, 1), "^steps must be at most"),
+    (lambda: barrier.simulate_steps(DISTRIBUTIONS[0], 2**31 - 1, 2, 1), "^ranks must be at most"),
+    (lambda: barrier.simulate_steps(DISTRIBUTIONS[0], 10**4, 10**4, 1), "^ranks x steps must be at most 50000000, got 100000000"),
+    (lambda: barrier.waiting_share([0, 0]), r"^times_s must hold a time above 0 s for every step, got \[0, 0\]"),
+    (lambda: barrier.waiting_share(np.array([[1.0, 2.0], [0.0, 0.0]])), "^times_s must hold a time above 0 s"),
+    (lambda: barrier.step_time_s([[1, 2], [3]]), r"^times_s must have the same ranks in every row, got \[\[1, 2\], \[3\]\]"),
+    (lambda: barrier.idle_ranks_after_failure(np.array([2**64 - 1], dtype=np.uint64)), "^ranks must be at most"),
+    (lambda: barrier.slowdown_of_lower_rate(5e-324), "^rate must be at least 1e-30"),
+    (lambda: barrier.probability_of_straggler(np.ones(3), np.array([1, 2])), "the shapes of slow_share .* and ranks .* do not"),
+    (lambda: barrier.expected_maximum_s(5, 8), "^distribution must be a Distribution, such as .*, got 5"),
+    (lambda: barrier.throughput_kept(None, 8), "^distribution must be a Distribution, such as .*, got None"),
+    (lambda: barrier.simulate_steps(Normal, 8, 1, 1), "^distribution must be a Distribution, such as .*, got <class"),
+])
+def test_what_cannot_be_computed_is_named(call, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        call()
+
+
+def test_simulated_steps_are_drawn_one_after_another_whatever_the_block():
+    ranks = 300_000  # three steps to a block
+    generator = np.random.default_rng(3)
+    alone = [DISTRIBUTIONS[0].sample_s(generator, ranks).max() for _ in range(5)]
+    assert barrier.simulate_steps(DISTRIBUTIONS[0], ranks, steps=5, seed=3).tolist() == alone
+
+
+def test_the_widest_distribution_that_is_accepted_has_a_finite_maximum():
+    widest = LogNormal(1e-30, 1e30)
+    assert barrier.expected_maximum_s(widest, 1) == pytest.approx(1e-30, rel=1e-9)
+    assert 1e-30 < barrier.expected_maximum_s(widest, 8) < 8.1e-30

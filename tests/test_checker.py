@@ -1,6 +1,7 @@
 """The checker passes what is right, and catches and names what is not."""
 
 import dataclasses
+import operator
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtlib.formulas import collectives as formulas
-from dtlib.simulators.checker import Fault, bytes_received, bytes_sent, check
+from dtlib.simulators import execute
+from dtlib.simulators.checker import Fault, bytes_by_tier, bytes_received, bytes_sent, check
 from dtlib.simulators.collectives import ALGORITHMS, make
-from dtlib.simulators.execute import run
+from dtlib.simulators.execute import contributions, run
+from dtlib.simulators.network import Network
 from dtlib.simulators.schedule import Schedule, Transfer
 
 EVERY = [(collective, algorithm) for collective in ALGORITHMS for algorithm in ALGORITHMS[collective]]
@@ -96,6 +99,28 @@ def test_endless_doubling_does_not_wrap_around_to_right():
     assert not check(Schedule("doubling", "all_reduce", 2, 1, [both] * 100)).ok
 
 
+def full_circle():
+    """Doubles for 31 steps, then adds four times in one: 4 x 2^30 more than right, which an int32 takes for nothing."""
+    return Schedule("full circle", "all_reduce", 3, 1, [
+        Transfer([1, 2], 0, 0, True), Transfer(0, [1, 2], 0), *[Transfer([1, 2], [2, 1], 0, True)] * 31,
+        Transfer([1] * 4, 0, 0, True), Transfer(0, [1, 2], 0)])
+
+
+def test_counts_do_not_wrap_around_inside_a_step():
+    report = check(full_circle())
+    assert [fault.repeated for fault in report.faults] == [(0, 1, 2)] * 3
+
+
+@pytest.mark.parametrize("fault", [
+    operator.add,
+    lambda held, sent: held + np.minimum(sent, 2**30),  # at most 2^30 is sent, and four of them are 2^32
+])
+def test_a_checker_that_lets_counts_wrap_around_is_caught(monkeypatch, fault):
+    monkeypatch.setattr(execute, "saturating", fault)
+    with pytest.raises(AssertionError):
+        test_counts_do_not_wrap_around_inside_a_step()
+
+
 def test_a_broadcast_from_the_wrong_root_is_caught():
     assert not check(dataclasses.replace(make("broadcast", "tree", 5), root=1)).ok
 
@@ -141,3 +166,32 @@ def test_a_bad_payload_is_named(value):
     for count_bytes in (bytes_sent, bytes_received):
         with pytest.raises((ValueError, TypeError), match="^payload_bytes "):
             count_bytes(make("all_reduce", "ring", 4), value)
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, 2**62, 2**63])
+def test_a_payload_beyond_the_largest_count_is_named(value):
+    with pytest.raises(ValueError, match="^payload_bytes must be at most"):
+        bytes_sent(make("all_reduce", "naive", 4), value)
+
+
+def test_bytes_that_would_not_fit_in_64_bits_are_refused():
+    assert bytes_sent(make("all_reduce", "naive", 4), 2**53).tolist() == [3 * 2**53] + 3 * [2**53]
+    for count_bytes in (bytes_sent, bytes_received):
+        with pytest.raises(ValueError, match="^payload_bytes must be smaller for the bytes of 7998 transfers"):
+            count_bytes(make("all_reduce", "naive", 4000), 2**53)
+
+
+@pytest.mark.parametrize("bad", [None, 5, "ring", Schedule])
+def test_what_is_no_schedule_or_network_is_named(bad):
+    ring = make("all_reduce", "ring", 4)
+    for call in (check, lambda bad: bytes_sent(bad, 8), lambda bad: bytes_received(bad, 8), lambda bad: run(bad, []),
+                 lambda bad: bytes_by_tier(bad, Network.flat(1, 0), 8), lambda bad: list(contributions(bad))):
+        with pytest.raises(TypeError, match="^schedule must be a Schedule, such as make"):
+            call(bad)
+    with pytest.raises(TypeError, match="^network must be a Network"):
+        bytes_by_tier(ring, bad, 8)
+
+
+def test_a_schedule_too_large_to_follow_is_refused():
+    with pytest.raises(ValueError, match=r"^ranks\^2 x chunks of the schedule must be at most 1073741824"):
+        check(make("all_reduce", "ring", 1025))

@@ -147,3 +147,29 @@ def test_networks_that_cannot_be():
         Network((Tier("a", 1.0, 0.0, group_size=8), Tier("b", 1.0, 0.0, group_size=12)))
     with pytest.raises(ValueError, match="no tier joins ranks 1 and 2: the outermost group_size is 2"):
         time_s(make("all_reduce", "ring", 4), Network((Tier("a", 1.0, 0.0, group_size=2),)), 8)
+
+
+@pytest.mark.parametrize("bad", [None, 5, Network])
+def test_what_is_no_schedule_or_network_is_named(bad):
+    with pytest.raises(TypeError, match="^schedule must be a Schedule"):
+        time_s(bad, FLAT, 8)
+    with pytest.raises(TypeError, match="^network must be a Network"):
+        time_s(make("all_reduce", "ring", 4), bad, 8)
+
+
+@pytest.mark.parametrize("bad", [None, 5, (), [1], Tier("a", 1.0, 0.0), "ab"])
+def test_what_is_no_tiers_is_named(bad):
+    with pytest.raises(TypeError, match="^tiers must be one Tier or more in a tuple"):
+        Network(bad)
+
+
+def test_a_tier_keeps_plain_numbers():
+    assert hash(Tier("a", np.array(1.0), np.float64(0), np.int8(8), np.int64(2))) == hash(Tier("a", 1, 0, 8, 2))
+    with pytest.raises(TypeError, match="^name must be a str, got None"):
+        Tier(None, 1.0, 0.0)
+
+
+def test_a_timeline_too_large_to_hold_is_refused():
+    wide = Schedule("wide", "all_reduce", 10**7, 1, [[]] * 100)
+    with pytest.raises(ValueError, match="^steps x ranks of the schedule must be at most 536870912, got 1000000000"):
+        time_s(wide, FLAT, 8)

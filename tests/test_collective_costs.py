@@ -10,7 +10,7 @@ from dtlib.formulas.collectives import (
     bus_bandwidth_Bps,
     bytes_sent,
     cost,
-    crossover_bytes,
+    default_group,
     messages,
 )
 from dtlib.simulators import checker
@@ -118,35 +118,12 @@ def test_without_latency_pieces_are_single_bytes():
     assert best_pieces("all_reduce", "double_tree", 1000.0, 8, BANDWIDTH_BPS, 0.0) == 1000
 
 
-@pytest.mark.parametrize("ranks", [3, 8, 64, 1000])
-@pytest.mark.parametrize("small", ["tree", "naive"])
-def test_the_crossover_is_where_the_ring_catches_up(small, ranks):
-    size = crossover_bytes("all_reduce", small, "ring", ranks, BANDWIDTH_BPS, LATENCY_S)
-
-    def lead(payload_bytes):
-        slow, fast = (cost("all_reduce", name, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S).total_s
-                      for name in (small, "ring"))
-        return slow - fast
-
-    assert lead(size * 1.01 + 1) > 0
-    assert lead(size) == pytest.approx(0, abs=1e-12)
-    assert size == 0 or lead(size * 0.99) < 0
-
-
-def test_no_crossover():
-    with pytest.raises(ValueError, match="large must be an algorithm that moves fewer bytes"):
-        crossover_bytes("all_reduce", "ring", "tree", 8, BANDWIDTH_BPS, LATENCY_S)
-    with pytest.raises(ValueError, match="must not be pipelined, got 'double_tree'"):
-        crossover_bytes("all_reduce", "double_tree", "ring", 8, BANDWIDTH_BPS, LATENCY_S)
-
-
 GOOD = {"payload_bytes": 1e9, "ranks": 8, "bandwidth_Bps": 50e9, "latency_s": 5e-6, "time_s": 0.01, "pieces": 4}
 PUBLIC = [
     (cost, ("all_reduce", "double_tree"), ("payload_bytes", "ranks", "bandwidth_Bps", "latency_s", "pieces")),
     (messages, ("all_reduce", "double_tree"), ("ranks", "pieces")),
     (bytes_sent, ("all_reduce", "ring"), ("payload_bytes", "ranks")),
     (best_pieces, ("all_reduce", "double_tree"), ("payload_bytes", "ranks", "bandwidth_Bps", "latency_s")),
-    (crossover_bytes, ("all_reduce", "tree", "ring"), ("ranks", "bandwidth_Bps", "latency_s")),
     (algorithm_bandwidth_Bps, (), ("payload_bytes", "time_s")),
     (bus_bandwidth_Bps, ("all_reduce",), ("payload_bytes", "time_s", "ranks")),
 ]
@@ -181,3 +158,48 @@ def test_wrong_names_are_named():
         best_pieces("all_reduce", "ring", 1e9, 8, BANDWIDTH_BPS, LATENCY_S)
     with pytest.raises(ValueError, match="^collective must be one of"):
         bus_bandwidth_Bps("gather", 1e9, 0.01, 8)
+
+
+@pytest.mark.parametrize("payload_bytes, bandwidth_Bps", [(1e9, 50e9), (1e15, 50e9), (1e30, 50e9), (1e30, 1e-30)])
+@pytest.mark.parametrize("latency_s", [0.0, 5e-324, 1e-30, 5e-6])
+@pytest.mark.parametrize("collective, algorithm, payloads", [("all_reduce", "double_tree", 2), ("broadcast", "chain", 1)])
+def test_a_pipeline_of_a_huge_payload_reaches_its_limit(collective, algorithm, payloads, payload_bytes, bandwidth_Bps, latency_s):
+    """With any number of pieces for free, a double tree moves 2 payloads and a chain 1; at 1 GB pieces have a price."""
+    spent = cost(collective, algorithm, payload_bytes, 64, bandwidth_Bps, latency_s)
+    assert spent.transfer_s == pytest.approx(payloads * payload_bytes / bandwidth_Bps, rel=0.2 if payload_bytes == 1e9 else 1e-3)
+    assert 0 <= spent.latency_s < spent.transfer_s
+    assert best_pieces(collective, algorithm, payload_bytes, 64, bandwidth_Bps, latency_s) <= 2**53
+
+
+@pytest.mark.parametrize("pieces", [2**30, 2**53])
+def test_messages_of_many_pieces_do_not_wrap_around(pieces):
+    assert messages("all_reduce", "double_tree", 64, pieces) == 2 * (2 * pieces + 2 * 6 - 3)
+    assert messages("all_reduce", "double_tree", np.array([64]), np.array([pieces])).tolist() == [2 * (2 * pieces + 9)]
+    assert messages("broadcast", "chain", 64, pieces) == pieces + 62
+
+
+@pytest.mark.parametrize("collective, algorithm", EVERY)
+def test_the_most_ranks_cost_a_positive_time(collective, algorithm):
+    ranks = 10**10 if algorithm == "hierarchical" else 2**53
+    for given in (ranks, np.array([ranks])):
+        spent = cost(collective, algorithm, 1e9, given, BANDWIDTH_BPS, LATENCY_S)
+        assert 0 < spent.latency_s < np.inf and 0 < spent.transfer_s < np.inf
+
+
+def test_the_group_of_a_prime_number_of_ranks_is_found_at_once():
+    assert default_group(9_999_999_967) == 1 and default_group(10**10) == 10**5
+    assert default_group(np.array([[12, 17], [1, 48]])).tolist() == [[3, 1], [1, 6]]
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda: messages("all_reduce", "ring", np.array([2**63 - 1])), "^ranks must be at most"),
+    (lambda: bus_bandwidth_Bps("all_reduce", 1e9, 0.01, np.array([2**62 + 1])), "^ranks must be at most"),
+    (lambda: algorithm_bandwidth_Bps(1e308, 0.01), "^payload_bytes must be finite"),
+    (lambda: algorithm_bandwidth_Bps(1e9, 5e-324), "^time_s must be at least 1e-30 s"),
+    (lambda: messages("all_reduce", "hierarchical", 2**53), "^ranks must be at most 10000000000"),
+    (lambda: default_group(0), "^ranks must be at least 1"),
+    (lambda: cost("all_reduce", "ring", np.ones(3), np.array([1, 2]), 1, 0), "the shapes of payload_bytes .3,. and ranks .2,."),
+])
+def test_what_would_overflow_is_named(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

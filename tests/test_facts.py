@@ -57,9 +57,9 @@ def test_link_rates_have_a_direction_and_flop_rates_a_convention():
         assert (one.unit == "FLOP/s") == (one.convention in ("dense", "sparse"))
 
 
-def test_figures_recalled_say_so():
+def test_figures_from_memory_say_so():
     for key in ("mi300x.nic", "a100-sxm-80gb.nic"):
-        assert "recalled" in registry.fact(key).note
+        assert "from memory" in registry.fact(key).note
 
 
 # The published hardware table: TFLOP/s, GB, TB/s, GB/s each way, domain, Gb/s of the NIC, measured TFLOP/s.

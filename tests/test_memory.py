@@ -119,7 +119,7 @@ def test_the_shards_of_stage_3_add_up_to_the_whole(parameters, ranks, gradient_d
     assert per_rank * ranks == pytest.approx(whole)
 
 
-@given(st.integers(1, 10**18), st.integers(1, 10**12))
+@given(st.integers(1, 10**18), st.integers(1000, 10**12))
 def test_devices_are_the_smallest_number_that_holds(total, device):
     devices = devices_needed(total, device)
     assert devices == -(-Fraction(total) // Fraction(device))
@@ -179,3 +179,22 @@ def test_bad_input_names_the_parameter_and_the_value(name, bad):
 def test_gradient_dtype_has_no_default():
     with pytest.raises(TypeError, match="gradient_dtype"):
         training_state(1e9)
+
+
+def test_whole_bytes_of_an_array_are_exact():
+    assert devices_needed(np.array([2**60, 2**60 + 1]), 2**30).tolist() == [2**30, 2**30 + 1]
+    assert devices_needed(np.array(2**60 + 1), np.array([2**30])).tolist() == [2**30 + 1]
+
+
+@pytest.mark.parametrize(("call", "says"), [
+    (lambda: devices_needed(np.array([1e30]), 1.0), "^total_bytes must fit in 9007199254740992 devices"),
+    (lambda: devices_needed(10**29, 1), "^total_bytes must fit in 9007199254740992 devices"),
+    (lambda: devices_needed(10**400, 1), "^total_bytes must be finite"),
+    (lambda: training_state(1e308, gradient_dtype="bf16"), "^parameters must be finite and at most"),
+    (lambda: training_state(1e20, gradient_dtype="bf16"), "^parameters must be at most"),
+    (lambda: StateBytes("2", 2, 4, 8), "^weights must be a number in B, got '2'"),
+    (lambda: sharded_state(np.ones(3), np.array([1, 2]), stage=1, gradient_dtype="bf16"), "the shapes of parameters"),
+])
+def test_what_does_not_fit_a_number_is_named(call, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        call()

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtlib.simulators import collectives
+from dtlib.simulators import schedule as schedule_module
 from dtlib.simulators.collectives import ALGORITHMS, make
-from dtlib.simulators.schedule import Schedule, Transfer, chunk_bounds
+from dtlib.simulators.schedule import CONTRACTS, Schedule, Transfer, chunk_bounds
 
 BAD_COUNTS = [-1, 2.5, float("nan"), float("inf"), "8", True, None, [1]]
 
@@ -141,3 +143,56 @@ def test_a_ring_of_1024_ranks():
     assert {len(step.source) for step in ring.steps} == {1024}
     assert all(((step.destination - step.source) % 1024 == 1).all() for step in ring.steps)
     assert [bool(step.reduce[0]) for step in ring.steps] == [True] * 1023 + [False] * 1023
+
+
+@pytest.mark.parametrize("collective, algorithm", [(c, a) for c in ALGORITHMS for a in ALGORITHMS[c]])
+def test_each_chunk_moves_as_often_as_its_collective_asks(collective, algorithm):
+    """What ``make`` refuses by count, before any work, is what it would have made."""
+    for ranks in (*range(1, 14), 16):
+        schedule = make(collective, algorithm, ranks)
+        chunks = ranks * (ranks - 1) if collective == "all_to_all" else schedule.chunks  # one's own blocks stay
+        assert schedule.transfers == chunks * CONTRACTS[collective].transfers(ranks)
+
+
+@pytest.mark.parametrize("arguments, options, says", [
+    (("all_reduce", "double_tree", 4), {"pieces": 10**9}, "^pieces must be at most 32768"),
+    (("broadcast", "chain", 10**9), {}, "^ranks must be at most 32768"),
+    (("all_reduce", "ring", 10_000), {}, "^transfers of ring on 10000 ranks must be at most 50000000, got 199980000"),
+    (("all_reduce", "halving_doubling", 30_000), {}, "^transfers of halving_doubling on 30000 ranks must be at most"),
+    (("all_reduce", "double_tree", 1000), {"pieces": 20_000}, "^transfers of double_tree on 1000 ranks must be at most"),
+    (("all_to_all", "rotation", 30_000), {}, "^transfers of rotation on 30000 ranks must be at most"),
+])
+def test_a_schedule_too_large_to_make_is_refused_before_any_work(monkeypatch, arguments, options, says):
+    monkeypatch.setattr(collectives, "Schedule", None)
+    with pytest.raises(ValueError, match=says):
+        make(*arguments, **options)
+
+
+@pytest.mark.parametrize("name", ["ranks", "chunks"])
+def test_a_schedule_has_bounds(name):
+    with pytest.raises(ValueError, match=f"^{name} must be at most 50000000"):
+        mine(**{name: 10**9})
+    with pytest.raises(ValueError, match="^size must be at most"):
+        chunk_bounds(2**63, 4)
+
+
+def test_a_schedule_of_too_many_transfers_is_named(monkeypatch):
+    monkeypatch.setattr(schedule_module, "MOST_TRANSFERS", 5)
+    with pytest.raises(ValueError, match="^transfers of mine must be at most 5, got 6"):
+        mine(*[Transfer(0, [1, 2], 0)] * 3)
+
+
+def test_a_narrow_integer_is_kept_as_an_int():
+    wide = Schedule("wide", "all_to_all", np.int8(20), np.int16(400), [], root=np.int8(3))
+    assert (wide.ranks, wide.chunks, wide.root) == (20, 400, 3)
+    assert {type(wide.ranks), type(wide.chunks), type(wide.root)} == {int}
+    assert make("all_reduce", "ring", np.int8(100)).steps[0].source.max() == 99
+
+
+def test_what_was_checked_cannot_be_changed():
+    for step in make("all_reduce", "tree", 5).steps:
+        for column in step:
+            with pytest.raises(ValueError, match="read-only"):
+                column[0] = 0
+    rank = np.arange(4)
+    assert mine(Transfer(rank, (rank + 1) % 4, rank)) and rank.flags.writeable  # the caller's own array stays theirs

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from dtlib.arguments import choice, count, divisible, quantity
+from dtlib.arguments import broadcasting, choice, count, divisible, instance, quantity
 from dtlib.facts import registry
 from dtlib.formulas.blocks import Attention, Experts, LatentAttention, check_counts
 
@@ -49,11 +49,9 @@ class Architecture:
     def __post_init__(self) -> None:
         check_counts(self, zero=("ffn", "positions"))
         choice("norm", self.norm, ("rms", "layer"))
-        if not isinstance(self.attention, (Attention, LatentAttention)):
-            raise TypeError(f"attention must be an Attention or a LatentAttention, got {self.attention!r}")
-        if not isinstance(self.experts, (Experts, type(None))):
-            raise TypeError(f"experts must be Experts or None, got {self.experts!r}")
-        if self.experts:
+        instance("attention", self.attention, Attention, LatentAttention)
+        if self.experts is not None:
+            instance("experts", self.experts, Experts, such_as="Experts(8, 2, 14_336), or None")
             count("dense_layers", self.experts.dense_layers, at_least=0, at_most=self.layers)
         if self.dense_layers:
             count("ffn", self.ffn)
@@ -92,9 +90,7 @@ def architecture(name: str) -> Architecture:
 
 
 def _checked(arch: Architecture) -> Architecture:
-    if not isinstance(arch, Architecture):
-        raise TypeError(f"arch must be an Architecture, such as architecture('Llama-2-70B'), got {arch!r}")
-    return arch
+    return instance("arch", arch, Architecture, such_as="architecture('Llama-2-70B')")
 
 
 def parameters_by_part(arch: Architecture, *, active: bool) -> dict[str, int]:
@@ -164,6 +160,7 @@ def training_flops_per_token(arch: Architecture, seq_len: Any, *, causal: bool) 
     return 3.0 * forward_flops_per_token(arch, seq_len, causal=causal)
 
 
+@broadcasting
 def six_n_flops(parameters: Any, tokens: Any) -> Any:
     """FLOPs of training on ``tokens`` by the rule 6 N D: 2 forward and 4 backward per parameter and token.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dtlib.arguments import choice, count, divisible
+from dtlib.arguments import choice, count, divisible, store
 
 __all__ = ["Attention", "Experts", "LatentAttention", "check_counts"]
 
@@ -18,7 +18,7 @@ def check_counts(part: Any, *, zero: tuple[str, ...] = ()) -> None:
     for field in fields(part):
         value = getattr(part, field.name)
         if field.type == "int":
-            object.__setattr__(part, field.name, count(field.name, value, at_least=0 if field.name in zero else 1))
+            store(part, **{field.name: count(field.name, value, at_least=0 if field.name in zero else 1)})
         elif field.type == "bool":
             choice(field.name, value, (True, False))
 

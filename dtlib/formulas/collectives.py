@@ -16,16 +16,17 @@ bandwidths: ``doc/PERFORMANCE.md`` of NVIDIA's nccl-tests.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtlib.arguments import choice, count, quantity
+from dtlib.arguments import LARGEST_COUNT, broadcasting, choice, count, quantity, shown
 
 __all__ = ["BUS_FACTORS", "FORMULAS", "Cost", "Formula", "algorithm_bandwidth_Bps", "best_pieces",
-           "bus_bandwidth_Bps", "bytes_sent", "cost", "crossover_bytes", "messages"]
+           "bus_bandwidth_Bps", "bytes_sent", "cost", "default_group", "messages"]
 
 Numbers = Any  # a float or an array of floats
 
@@ -57,8 +58,8 @@ class Formula(NamedTuple):
 
 
 def height(n: Numbers) -> Numbers:
-    """ceil(log2 n), exactly."""
-    return np.frexp(n - 1)[1]
+    """ceil(log2 n), exactly; an int64, since frexp's own int32 would overflow in a product."""
+    return np.frexp(n - 1)[1].astype(np.int64)
 
 
 def power(n: Numbers) -> Numbers:
@@ -69,6 +70,29 @@ def power(n: Numbers) -> Numbers:
 def folded(n: Numbers) -> Numbers:
     """1 where n is not a power of two, else 0."""
     return np.not_equal(n, power(n)) * 1
+
+
+def default_group(n: Numbers) -> Numbers:
+    """The group of a hierarchical all-reduce that is given none: the largest divisor of n up to its square root.
+
+    On a flat network this takes the fewest messages, 2 (group - 1) + 2 (n / group - 1). For up to 10**10 ranks.
+
+    >>> default_group(48), default_group(17)
+    (6, 1)
+    """
+    n = count("ranks", n, at_most=10**10, array=True)
+
+    def largest(n: int) -> int:
+        groups = np.arange(1, math.isqrt(n) + 1)
+        return int(groups[n % groups == 0][-1])
+
+    return np.vectorize(largest, otypes=[np.int64])(n) if np.ndim(n) else largest(n)
+
+
+def hierarchical_messages(n: Numbers) -> Numbers:
+    """Around the group and around the groups, twice each."""
+    group = default_group(n)
+    return 2 * (group - 1) + 2 * (n // group - 1)
 
 
 def double_tree_messages(n: Numbers, m: Numbers) -> Numbers:
@@ -102,6 +126,7 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "halving_doubling": Formula(lambda n: 2 * height(power(n)) + 2 * folded(n),
                                     lambda n: 2 * (power(n) - 1) / power(n) + 2 * folded(n),
                                     sent=lambda n: 2 * (power(n) - 1) / power(n) + folded(n)),
+        "hierarchical": Formula(hierarchical_messages, lambda n: 2 * (n - 1) / n, sent=lambda n: 2 * (n - 1) / n),
     },
     "reduce_scatter": {"ring": Formula(lambda n: n - 1, lambda n: (n - 1) / n, sent=lambda n: (n - 1) / n)},
     "all_gather": {"ring": Formula(lambda n: n - 1, lambda n: (n - 1) / n, sent=lambda n: (n - 1) / n)},
@@ -122,6 +147,7 @@ BUS_FACTORS: dict[str, Callable[[Numbers], Numbers]] = {
 }
 
 
+@broadcasting
 def cost(collective: str, algorithm: str, payload_bytes: Numbers, ranks: Numbers, bandwidth_Bps: float,
          latency_s: float, pieces: Numbers | None = None) -> Cost:
     """Time of ``algorithm``: messages x alpha + payloads x S / B, the two parts apart.
@@ -138,10 +164,11 @@ def cost(collective: str, algorithm: str, payload_bytes: Numbers, ranks: Numbers
     if formula.best_m2 and pieces is None:
         pieces = best_pieces(collective, algorithm, payload_bytes, ranks, bandwidth_Bps, latency_s)
     size = _size(formula, ranks, pieces)
-    return Cost(_plain(formula.messages(*size) * latency_s),
-                _plain(formula.payloads(*size) * payload_bytes / bandwidth_Bps))
+    return Cost(plain(formula.messages(*size) * latency_s),
+                plain(formula.payloads(*size) * payload_bytes / bandwidth_Bps))
 
 
+@broadcasting
 def messages(collective: str, algorithm: str, ranks: Numbers, pieces: Numbers | None = None) -> Numbers:
     """How many messages follow one another on the longest path; in a ring these are its steps, 2(n - 1).
 
@@ -149,9 +176,10 @@ def messages(collective: str, algorithm: str, ranks: Numbers, pieces: Numbers | 
     (32766, 28)
     """
     formula = _formula(collective, algorithm)
-    return _plain(formula.messages(*_size(formula, ranks, pieces)))
+    return plain(formula.messages(*_size(formula, ranks, pieces)))
 
 
+@broadcasting
 def bytes_sent(collective: str, algorithm: str, payload_bytes: Numbers, ranks: Numbers) -> Numbers:
     """The bytes that the busiest rank sends. In a ring all ranks send (and receive) 2(n - 1)/n S.
 
@@ -159,28 +187,30 @@ def bytes_sent(collective: str, algorithm: str, payload_bytes: Numbers, ranks: N
     1750000000.0
     """
     sent = _formula(collective, algorithm).sent(count("ranks", ranks, array=True))
-    return _plain(sent * quantity("payload_bytes", payload_bytes, unit="B"))
+    return plain(sent * quantity("payload_bytes", payload_bytes, unit="B"))
 
 
+@broadcasting
 def best_pieces(collective: str, algorithm: str, payload_bytes: Numbers, ranks: Numbers, bandwidth_Bps: float,
                 latency_s: float) -> Numbers:
     """The number of pieces that makes a pipeline fastest: the better neighbor of m* where the derivative is zero.
 
     A double tree takes 2(2m + c)(alpha + S/2mB) with c = 2 ceil(log2 n) - 3, so m* = sqrt(c S / 4 alpha B); a chain
-    takes (m + n - 2)(alpha + S/mB), so m* = sqrt((n - 2) S / alpha B). No piece is smaller than a byte.
+    takes (m + n - 2)(alpha + S/mB), so m* = sqrt((n - 2) S / alpha B). No piece is smaller than a byte, and
+    there are at most 2**53.
 
     >>> best_pieces("all_reduce", "double_tree", 1e9, 64, bandwidth_Bps=50e9, latency_s=5e-6)
     95
     """
     formula = _formula(collective, algorithm)
     if formula.best_m2 is None:
-        raise ValueError(f"algorithm must be pipelined to have pieces, got {algorithm!r}")
+        raise ValueError(f"algorithm must be pipelined to have pieces, got {shown(algorithm)}")
     ranks = count("ranks", ranks, array=True)
     payload_bytes = quantity("payload_bytes", payload_bytes, unit="B")
     bandwidth_Bps, latency_s = _network(bandwidth_Bps, latency_s)
-    most = np.maximum(payload_bytes // 1, 1)
+    most = np.clip(payload_bytes // 1, 1, LARGEST_COUNT)
     square = formula.best_m2(ranks) * payload_bytes / bandwidth_Bps
-    with np.errstate(divide="ignore", invalid="ignore"):  # without latency, pieces cost nothing
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # without latency, pieces cost nothing
         fewer = np.clip(np.sqrt(np.nan_to_num(square / np.float64(latency_s))), 1, most) // 1
     more = np.minimum(fewer + 1, most)
     fewer, more = fewer.astype(np.int64), more.astype(np.int64)
@@ -192,28 +222,7 @@ def best_pieces(collective: str, algorithm: str, payload_bytes: Numbers, ranks: 
     return best if best.ndim else int(best)
 
 
-def crossover_bytes(collective: str, small: str, large: str, ranks: Numbers, bandwidth_Bps: float,
-                    latency_s: float) -> Numbers:
-    """The payload from which on ``large`` is at least as fast as ``small``; neither is pipelined.
-
-    alpha B (messages of large - messages of small) / (payloads of small - payloads of large), at least 0.
-
-    >>> round(crossover_bytes("all_reduce", "tree", "ring", 8, bandwidth_Bps=50e9, latency_s=5e-6))
-    470588
-    """
-    ranks = count("ranks", ranks, at_least=2, array=True)
-    bandwidth_Bps, latency_s = _network(bandwidth_Bps, latency_s)
-    slow, fast = _formula(collective, small), _formula(collective, large)
-    for name, formula in ((small, slow), (large, fast)):
-        if formula.best_m2 is not None:
-            raise ValueError(f"algorithm must not be pipelined, got {name!r}: its crossover has no closed form")
-    saved = np.asarray(slow.payloads(ranks) - fast.payloads(ranks))
-    if np.any(saved <= 0):
-        raise ValueError(f"large must be an algorithm that moves fewer bytes than small={small!r}, got {large!r} "
-                         f"on {ranks} ranks")
-    return _plain(np.maximum(0, latency_s * bandwidth_Bps * (fast.messages(ranks) - slow.messages(ranks)) / saved))
-
-
+@broadcasting
 def algorithm_bandwidth_Bps(payload_bytes: Numbers, time_s: Numbers) -> Numbers:
     """S / t: what the caller sees.
 
@@ -223,6 +232,7 @@ def algorithm_bandwidth_Bps(payload_bytes: Numbers, time_s: Numbers) -> Numbers:
     return quantity("payload_bytes", payload_bytes, unit="B") / quantity("time_s", time_s, unit="s", zero=False)
 
 
+@broadcasting
 def bus_bandwidth_Bps(collective: str, payload_bytes: Numbers, time_s: Numbers, ranks: Numbers) -> Numbers:
     """S / t times what a port has to move per byte of payload: comparable with its rate, for any number of ranks.
 
@@ -234,7 +244,7 @@ def bus_bandwidth_Bps(collective: str, payload_bytes: Numbers, time_s: Numbers, 
     """
     factor = BUS_FACTORS[choice("collective", collective, BUS_FACTORS)]
     ranks = count("ranks", ranks, array=True)
-    return _plain(algorithm_bandwidth_Bps(payload_bytes, time_s) * factor(ranks))
+    return plain(algorithm_bandwidth_Bps(payload_bytes, time_s) * factor(ranks))
 
 
 def _formula(collective: str, algorithm: str) -> Formula:
@@ -253,10 +263,10 @@ def _size(formula: Formula, ranks: Numbers, pieces: Numbers | None) -> tuple[Num
     if formula.best_m2:
         return ranks, count("pieces", pieces, array=True)
     if pieces is not None:
-        raise ValueError(f"pieces must be left out, the algorithm is not pipelined, got {pieces!r}")
+        raise ValueError(f"pieces must be left out, the algorithm is not pipelined, got {shown(pieces)}")
     return (ranks,)
 
 
-def _plain(value: Numbers) -> Numbers:
+def plain(value: Numbers) -> Numbers:
     """An array as it is, and anything without a dimension as a Python number."""
     return value if np.ndim(value) else np.asarray(value).item()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.arguments import choice, count, quantity
+from dtlib.arguments import LARGEST_COUNT, broadcasting, choice, count, instance, quantity, shown, store
 from dtlib.facts.registry import constant
 
 __all__ = ["GRADIENT_DTYPES", "STAGES", "StateBytes", "bytes_per_parameter", "devices_needed", "fits",
@@ -23,12 +23,15 @@ STAGES = (0, 1, 2, 3)
 
 @dataclass(frozen=True)
 class StateBytes:
-    """Bytes of the training state by part: numbers, or arrays of one shape."""
+    """Bytes of the training state by part: numbers, or arrays whose shapes broadcast."""
 
     weights: Any
     gradients: Any
     master: Any
     moments: Any
+
+    def __post_init__(self) -> None:
+        store(self, **{part: quantity(part, value, unit="B") for part, value in vars(self).items()})
 
     @property
     def total(self) -> Any:
@@ -41,10 +44,10 @@ class StateBytes:
 
 
 def _whole(name: str, value: Any) -> Any:
-    """A whole number above 0 (or an array of them) that may be written as a float, such as 405e9."""
-    number = quantity(name, value, zero=False)
+    """A whole number from 1 to 2**53 (or an array of them) that may be written as a float, such as 405e9."""
+    number = quantity(name, value, zero=False, at_most=LARGEST_COUNT)
     if np.any(number % 1):
-        raise ValueError(f"{name} must be a whole number, got {value!r}")
+        raise ValueError(f"{name} must be a whole number, got {shown(value)}")
     return number
 
 
@@ -70,20 +73,21 @@ def training_state(parameters: Any, *, gradient_dtype: str) -> StateBytes:
     return StateBytes(**{part: parameters * size for part, size in each.parts().items()})
 
 
+@broadcasting
 def sharded_by_group(state: StateBytes, *, weights_ranks: Any, gradients_ranks: Any,
                      optimizer_ranks: Any) -> StateBytes:
     """Bytes per rank when each part is sharded over a group of its own; a group of 1 is not sharded.
 
-    Hybrid sharding, for one, shards weights over the ranks of a node and the optimizer over all ranks.
+    Weights may be cut over the ranks of a node, for one, and the optimizer over all ranks.
     """
-    if not isinstance(state, StateBytes):
-        raise TypeError(f"state must be a StateBytes, such as training_state(...), got {state!r}")
+    instance("state", state, StateBytes, such_as="training_state(...)")
     optimizer = count("optimizer_ranks", optimizer_ranks, array=True)
     return StateBytes(weights=state.weights / count("weights_ranks", weights_ranks, array=True),
                       gradients=state.gradients / count("gradients_ranks", gradients_ranks, array=True),
                       master=state.master / optimizer, moments=state.moments / optimizer)
 
 
+@broadcasting
 def sharded_state(parameters: Any, ranks: Any, *, stage: int, gradient_dtype: str) -> StateBytes:
     """Bytes of training state per rank under ZeRO: each stage divides one more part by the data-parallel ``ranks``.
 
@@ -106,23 +110,28 @@ def sharded_state(parameters: Any, ranks: Any, *, stage: int, gradient_dtype: st
 
 
 def _bytes(name: str, value: Any) -> Any:
-    """A number of bytes above 0; a whole number stays one, however large."""
+    """A number of bytes above 0; whole numbers (of an array, too) become Python's, which are exact at any size."""
     number = quantity(name, value, unit="B", zero=False)
-    return int(value) if isinstance(value, (int, np.integer)) else number
+    return np.asarray(value).astype(object)[()] if np.asarray(value).dtype.kind in "iuO" else number
 
 
+@broadcasting
 def devices_needed(total_bytes: Any, device_bytes: Any) -> Any:
     """Smallest number of devices of ``device_bytes`` whose memory adds up to ``total_bytes``: a ceiling, exactly.
 
-    Whole numbers stay whole numbers, so no rounding can add or lose a device.
+    Whole numbers stay whole numbers, so no rounding can add or lose a device. More than 2**53 devices are refused.
 
     >>> devices_needed(6_480_000_000_000, 80_000_000_000)
     81
     """
     devices = -(-_bytes("total_bytes", total_bytes) // _bytes("device_bytes", device_bytes))
+    if np.any(devices > LARGEST_COUNT):
+        raise ValueError(f"total_bytes must fit in {LARGEST_COUNT} devices, got {shown(total_bytes)} for device_bytes of "
+                         f"{shown(device_bytes)}")
     return np.asarray(devices).astype(np.int64) if np.ndim(devices) else int(devices)
 
 
+@broadcasting
 def fits(total_bytes: Any, device_bytes: Any, devices: Any) -> Any:
     """Whether ``total_bytes`` fit in the memory of ``devices`` devices together.
 

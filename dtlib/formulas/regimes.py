@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dtlib.arguments import count
+from dtlib.arguments import broadcasting, count
 from dtlib.formulas.collectives import FORMULAS, Numbers, cost
 
 __all__ = ["balance_bytes"]
 
 
+@broadcasting
 def balance_bytes(collective: str, algorithm: str, ranks: Numbers, bandwidth_Bps: float, latency_s: float) -> Numbers:
     """The payload at which latency and transfer take equally long: Hockney's half-performance length.
 

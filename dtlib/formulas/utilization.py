@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.arguments import quantity
+from dtlib.arguments import broadcasting, quantity, shown
 from dtlib.facts.fact import Fact
 
 __all__ = ["mfu"]
 
 
+@broadcasting
 def mfu(achieved_FLOPs: Any, peak_FLOPs: Any) -> Any:
     """Model FLOPs utilization: model FLOP/s achieved over the dense peak, a share of 1.
 
@@ -25,5 +26,5 @@ def mfu(achieved_FLOPs: Any, peak_FLOPs: Any) -> Any:
         quantity(name, value.dense_FLOPs if isinstance(value, Fact) else value, unit="FLOP/s", zero=False)
         for name, value in (("achieved_FLOPs", achieved_FLOPs), ("peak_FLOPs", peak_FLOPs)))
     if np.any(achieved > peak):
-        raise ValueError(f"achieved_FLOPs must be at most the dense peak, got {achieved_FLOPs!r} on {peak_FLOPs!r}")
+        raise ValueError(f"peak_FLOPs must be at least achieved_FLOPs, got {shown(peak_FLOPs)} for {shown(achieved_FLOPs)}")
     return achieved / peak

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtlib.arguments import count
+from dtlib.arguments import count, instance, shown
 from dtlib.simulators.execute import contributions
+from dtlib.simulators.network import Network
 from dtlib.simulators.schedule import Schedule
 
-__all__ = ["Fault", "Report", "bytes_received", "bytes_sent", "check"]
+__all__ = ["Fault", "Report", "bytes_by_tier", "bytes_received", "bytes_sent", "check"]
 
 
 class Fault(NamedTuple):
@@ -51,7 +52,8 @@ class Report:
 def check(schedule: Schedule) -> Report:
     """Follow every contribution through ``schedule`` and compare the end with what its collective promises.
 
-    Holds for every payload size, since it never looks at one. Memory grows as ranks^2 x chunks.
+    Holds for every payload size, since it never looks at one. Memory grows as ranks^2 x chunks, which is
+    at most 2**30.
 
     >>> from dtlib.simulators.collectives import make
     >>> print(check(make("all_reduce", "ring", 8)))
@@ -87,8 +89,35 @@ def bytes_received(schedule: Schedule, payload_bytes: int) -> np.ndarray:
     return _bytes_by("destination", schedule, payload_bytes)
 
 
-def _bytes_by(end: str, schedule: Schedule, payload_bytes: int) -> np.ndarray:
+def bytes_by_tier(schedule: Schedule, network: Network, payload_bytes: int) -> dict[str, np.ndarray]:
+    """The bytes each rank sends through each tier of ``network``, by the tier's name and by rank.
+
+    >>> from dtlib.simulators.collectives import make
+    >>> from dtlib.simulators.network import Tier
+    >>> nodes = Network((Tier("inside", 450e9, 1e-6, group_size=2), Tier("across", 50e9, 5e-6)))
+    >>> {name: sent.tolist() for name, sent in bytes_by_tier(make("all_reduce", "ring", 4), nodes, 1000).items()}
+    {'inside': [1500, 0, 1500, 0], 'across': [0, 1500, 0, 1500]}
+    """
+    sizes = _sizes(schedule, payload_bytes)
+    instance("network", network, Network)
+    total = np.zeros((len(network.tiers), schedule.ranks), dtype=np.int64)
+    for step in schedule.steps:
+        np.add.at(total, (network.tier_of(step.source, step.destination), step.source), sizes[step.chunk])
+    return dict(zip((tier.name for tier in network.tiers), total, strict=True))
+
+
+def _sizes(schedule: Schedule, payload_bytes: int) -> np.ndarray:
+    """The bytes of each chunk, refused where those of all transfers together could pass an int64."""
+    instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
     sizes = schedule.chunk_sizes(count("payload_bytes", payload_bytes, at_least=0))
+    if schedule.transfers * int(sizes.max()) >= 2**63:
+        raise ValueError(f"payload_bytes must be smaller for the bytes of {schedule.transfers} transfers to be counted "
+                         f"exactly, got {shown(payload_bytes)}")
+    return sizes
+
+
+def _bytes_by(end: str, schedule: Schedule, payload_bytes: int) -> np.ndarray:
+    sizes = _sizes(schedule, payload_bytes)
     total = np.zeros(schedule.ranks, dtype=np.int64)
     for step in schedule.steps:
         np.add.at(total, getattr(step, end), sizes[step.chunk])

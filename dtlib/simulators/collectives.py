@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtlib.arguments import choice, count
-from dtlib.simulators.schedule import Schedule, Transfer
+from dtlib.arguments import choice, count, divisible, shown
+from dtlib.formulas.collectives import default_group
+from dtlib.simulators.schedule import CONTRACTS, MOST_TRANSFERS, Schedule, Transfer
 
 __all__ = ["ALGORITHMS", "Algorithm", "make"]
 
 Steps = Iterator[Transfer]
+
+MOST_PARTS = 2**15  # ranks, or pieces: a pipeline has a step for each
 
 
 def ring_reduce_scatter(ranks: int) -> Steps:
@@ -66,18 +69,17 @@ def tree_broadcast(ranks: int, root: int = 0) -> Steps:
 
 def chain_broadcast(ranks: int, pieces: int, root: int = 0) -> Steps:
     """Pass the payload from neighbor to neighbor, cut into pieces so that all hops work at once."""
-    hop = np.arange(ranks - 1)
     for step in range(pieces + ranks - 2 if ranks > 1 else 0):
-        piece = step - hop
-        busy = (piece >= 0) & (piece < pieces)
-        yield Transfer((hop[busy] + root) % ranks, (hop[busy] + 1 + root) % ranks, piece[busy])
+        hop = np.arange(max(0, step - pieces + 1), min(step + 1, ranks - 1))  # those that have a piece to pass on
+        yield Transfer((hop + root) % ranks, (hop + 1 + root) % ranks, step - hop)
 
 
 def double_tree_all_reduce(ranks: int, pieces: int) -> Steps:
     """Two binary trees, each reducing and then broadcasting half of the payload, cut into ``pieces``.
 
-    The inner ranks of one tree are leaves of the other, so that every rank sends and receives at most two messages
-    a step, and both directions of every port are busy. Chunk 2 * piece + tree belongs to that tree.
+    The inner ranks of one tree are leaves of the other (with an odd number of ranks, rank 0 is inner in both), so that
+    every rank sends and receives at most two messages a step, and both directions of every port are busy. Chunk
+    2 * piece + tree belongs to that tree.
     """
     tree, depth, child, parent = two_trees(ranks)
     height = (ranks - 1).bit_length()
@@ -144,6 +146,39 @@ def halving_chunks(ranks: int) -> int:
     return 1 << (ranks.bit_length() - 1)
 
 
+def inside(steps: Steps, groups: int, group: int) -> Steps:
+    """The steps of a collective on ``group`` ranks, carried out inside each of ``groups`` groups at once.
+
+    Rank g * group + r plays rank r of group g. Each of its chunks is ``groups`` chunks here, which travel together.
+    """
+    number, part = np.ogrid[:groups, :groups]
+    first, part = number[..., None] * group, part[..., None]
+    for step in steps:
+        yield Transfer(first + step.source, first + step.destination, step.chunk * groups + part, step.reduce)
+
+
+def across(steps: Steps, groups: int, group: int) -> Steps:
+    """The steps of a collective on ``groups`` ranks, carried out by the ranks of equal place in each group.
+
+    Those of place r work on the chunks from r * groups on, so that each place has a share of its own.
+    """
+    place = np.arange(group)[:, None]
+    for step in steps:
+        yield Transfer(step.source * group + place, step.destination * group + place, place * groups + step.chunk,
+                       step.reduce)
+
+
+def hierarchical_all_reduce(ranks: int, group: int) -> Steps:
+    """Reduce-scatter inside each group, all-reduce each share across the groups, all-gather inside.
+
+    Only 1 / group of the payload of a rank leaves its group.
+    """
+    groups = ranks // group
+    yield from inside(ring_reduce_scatter(group), groups, group)
+    yield from across(ring_all_reduce(groups), groups, group)
+    yield from inside(ring_all_gather(group), groups, group)
+
+
 def rotation_all_to_all(ranks: int) -> Steps:
     """In step d every rank sends its block to the rank d further on."""
     rank = np.arange(ranks)
@@ -155,12 +190,24 @@ def rotation_all_to_all(ranks: int) -> Steps:
 class Algorithm(NamedTuple):
     """How to make a schedule: ``steps(ranks)`` and the ``chunks`` it is written for.
 
-    A pipelined algorithm is ``steps(ranks, pieces)`` and has a default number of ``pieces``.
+    A pipelined algorithm is ``steps(ranks, pieces)`` and has a default number of ``pieces``; one in groups is
+    ``steps(ranks, group)`` and has a default ``group`` for each number of ranks.
     """
 
     steps: Callable[..., Steps]
     chunks: Callable[..., int]
     pieces: int | None = None
+    group: Callable[[int], int] | None = None
+
+    def size(self, ranks: int, pieces: int | None, group: int | None) -> tuple[int, ...]:
+        """The arguments of ``steps`` and ``chunks``."""
+        if self.pieces is not None:
+            return ranks, self.pieces if pieces is None else count("pieces", pieces, at_most=MOST_PARTS)
+        if self.group is not None:
+            group = self.group(ranks) if group is None else count("group", group)
+            divisible("ranks", ranks, "group", group)
+            return ranks, group
+        return (ranks,)
 
 
 ALGORITHMS: dict[str, dict[str, Algorithm]] = {
@@ -170,6 +217,7 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
         "tree": Algorithm(tree_all_reduce, chunks=lambda ranks: 1),
         "double_tree": Algorithm(double_tree_all_reduce, chunks=lambda ranks, pieces: 2 * pieces, pieces=4),
         "halving_doubling": Algorithm(halving_doubling_all_reduce, chunks=halving_chunks),
+        "hierarchical": Algorithm(hierarchical_all_reduce, chunks=lambda ranks, group: ranks, group=default_group),
     },
     "reduce_scatter": {"ring": Algorithm(ring_reduce_scatter, chunks=lambda ranks: ranks)},
     "all_gather": {"ring": Algorithm(ring_all_gather, chunks=lambda ranks: ranks)},
@@ -181,19 +229,28 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
 }
 
 
-def make(collective: str, algorithm: str, ranks: int, *, pieces: int | None = None, root: int = 0) -> Schedule:
-    """The schedule of a textbook algorithm. ``pieces`` is for pipelines, ``root`` for broadcasts.
+def make(collective: str, algorithm: str, ranks: int, *, pieces: int | None = None, group: int | None = None,
+         root: int = 0) -> Schedule:
+    """The schedule of a textbook algorithm.
+
+    ``pieces`` is for pipelines, ``group`` (the ranks of a node) for hierarchical ones, ``root`` for broadcasts.
+    At most 32,768 ranks and pieces, and 50 million transfers.
 
     >>> make("all_reduce", "ring", 8)
     Schedule('ring', 'all_reduce', ranks=8, chunks=8, 14 steps)
     """
     algorithms = ALGORITHMS[choice("collective", collective, ALGORITHMS)]
     entry = algorithms[choice("algorithm", algorithm, algorithms)]
-    ranks, root = count("ranks", ranks), count("root", root, at_least=0, at_most=ranks - 1)
+    ranks = count("ranks", ranks, at_most=MOST_PARTS)
+    root = count("root", root, at_least=0, at_most=ranks - 1)
     if entry.pieces is None and pieces is not None:
-        raise ValueError(f"pieces is for pipelined algorithms, {algorithm} is not one, got {pieces!r}")
+        raise ValueError(f"pieces is for pipelined algorithms, {algorithm} is not one, got {shown(pieces)}")
+    if entry.group is None and group is not None:
+        raise ValueError(f"group is for hierarchical algorithms, {algorithm} is not one, got {shown(group)}")
     if collective != "broadcast" and root:
         raise ValueError(f"root is for broadcast, {collective} has none, got {root}")
-    size = (ranks,) if entry.pieces is None else (ranks, entry.pieces if pieces is None else count("pieces", pieces))
+    size = entry.size(ranks, pieces, group)
+    transfers = entry.chunks(*size) * CONTRACTS[collective].transfers(ranks)
+    count(f"transfers of {algorithm} on {ranks} ranks", transfers, at_least=0, at_most=MOST_TRANSFERS)
     rooted = {"root": root} if collective == "broadcast" else {}
     return Schedule(algorithm, collective, ranks, entry.chunks(*size), entry.steps(*size, **rooted), root)

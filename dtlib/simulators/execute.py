@@ -6,13 +6,15 @@ counts by contributor in the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtlib.arguments import count, instance, shown
 from dtlib.simulators.schedule import Schedule, Transfer
 
 __all__ = ["Event", "Run", "advance", "contributions", "run"]
@@ -55,27 +57,40 @@ class Run:
         return self.contributors.sum(axis=-1)
 
 
-def advance(state: np.ndarray, step: Transfer) -> None:
+MOST_COUNTS = 2**30  # 4 GiB of them
+MANY = 2**30 - 1  # the sum of two still fits in an int32
+
+
+def saturating(held: np.ndarray, sent: np.ndarray) -> np.ndarray:
+    """Their sum up to ``MANY``: a wrong schedule can double for ever, and must not wrap around to 1."""
+    return np.minimum(held + sent, MANY)
+
+
+def advance(state: np.ndarray, step: Transfer,
+            add: Callable[[np.ndarray, np.ndarray], np.ndarray] = operator.add) -> None:
     """Carry out one step on ``state``, an array whose first two axes are rank and chunk, in place."""
     sent = state[step.source, step.chunk]  # a copy: what every sender held when the step began
     copied = ~step.reduce
     state[step.destination[copied], step.chunk[copied]] = sent[copied]
     for transfer in np.flatnonzero(step.reduce):  # one by one: two may add to the same place
-        state[step.destination[transfer], step.chunk[transfer]] += sent[transfer]
+        place = step.destination[transfer], step.chunk[transfer]
+        state[place] = add(state[place], sent[transfer])
 
 
 def contributions(schedule: Schedule) -> Iterator[np.ndarray]:
     """Who contributed to what, at the start and after every step: counts by [rank, chunk, contributor].
 
-    The array is the same one every time; copy it to keep it.
+    The array is the same one every time; copy it to keep it. It has at most 2**30 counts, each of which stays at
+    ``MANY`` once it is there.
     """
+    instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
+    count("ranks^2 x chunks of the schedule", schedule.ranks**2 * schedule.chunks, at_most=MOST_COUNTS)
     state = np.zeros((schedule.ranks, schedule.chunks, schedule.ranks), dtype=np.int32)
     rank, chunk = np.nonzero(schedule.held_before())
     state[rank, chunk, rank] = 1
     yield state
     for step in schedule.steps:
-        advance(state, step)
-        np.minimum(state, 2**30, out=state)  # a wrong schedule can double for ever, and must not wrap around to 1
+        advance(state, step, saturating)
         yield state
 
 
@@ -90,6 +105,7 @@ def run(schedule: Schedule, arrays: Sequence[Any]) -> Run:
     >>> run(make("all_reduce", "ring", 2), [np.array([1, 2, 3]), np.array([10, 20, 30])]).results
     [array([11, 22, 33]), array([11, 22, 33])]
     """
+    instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
     arrays = _matching(arrays, schedule.ranks)
     shape, dtype, elements = arrays[0].shape, arrays[0].dtype, arrays[0].size
     payload = elements * schedule.ranks if schedule.collective == "all_gather" else elements
@@ -110,7 +126,7 @@ def run(schedule: Schedule, arrays: Sequence[Any]) -> Run:
 
 def _matching(arrays: Sequence[Any], ranks: int) -> list[np.ndarray]:
     if not isinstance(arrays, (Sequence, np.ndarray)) or isinstance(arrays, (str, bytes)) or len(arrays) != ranks:
-        got = f"{len(arrays)} of them" if hasattr(arrays, "__len__") else repr(arrays)
+        got = f"{len(arrays)} of them" if hasattr(arrays, "__len__") else shown(arrays)
         raise ValueError(f"arrays must be a list with one array for each of the {ranks} ranks, got {got}")
     arrays = [np.asarray(array) for array in arrays]
     for rank, array in enumerate(arrays):

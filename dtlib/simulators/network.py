@@ -6,11 +6,12 @@ that one port has to send (or to receive) share it. A message costs latency_s + 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from dtlib.arguments import count, quantity
+from dtlib.arguments import count, instance, quantity, shown, store
 
 __all__ = ["Network", "Tier"]
 
@@ -31,11 +32,12 @@ class Tier:
     ranks_per_port: int = 1
 
     def __post_init__(self) -> None:
-        quantity("bandwidth_Bps", self.bandwidth_Bps, unit="B/s", zero=False, array=False)
-        quantity("latency_s", self.latency_s, unit="s", array=False)
-        count("ranks_per_port", self.ranks_per_port)
+        store(self, name=instance("name", self.name, str),
+              bandwidth_Bps=quantity("bandwidth_Bps", self.bandwidth_Bps, unit="B/s", zero=False, array=False),
+              latency_s=quantity("latency_s", self.latency_s, unit="s", array=False),
+              ranks_per_port=count("ranks_per_port", self.ranks_per_port))
         if self.group_size is not None:
-            count("group_size", self.group_size)
+            store(self, group_size=count("group_size", self.group_size))
 
     def joins(self, source: np.ndarray, destination: np.ndarray) -> np.ndarray:
         """Whether each pair of ranks is in one group of this tier."""
@@ -43,11 +45,14 @@ class Tier:
             return np.ones(len(source), dtype=bool)
         return source // self.group_size == destination // self.group_size
 
-    def busy_s(self, rank: np.ndarray, message_bytes: np.ndarray) -> np.ndarray:
-        """How long the port of each message is busy, given the rank of each message at this end."""
-        messages = np.bincount(rank)[rank]
+    def transfer_s(self, rank: np.ndarray, message_bytes: np.ndarray) -> np.ndarray:
+        """How long the port of each message moves bytes, given the rank of each message at this end."""
         port = rank // self.ranks_per_port
-        return messages * self.latency_s + np.bincount(port, message_bytes)[port] / self.bandwidth_Bps
+        return np.bincount(port, message_bytes)[port] / self.bandwidth_Bps
+
+    def busy_s(self, rank: np.ndarray, message_bytes: np.ndarray) -> np.ndarray:
+        """The same, with the latencies of the messages that this rank handles one after another."""
+        return np.bincount(rank)[rank] * self.latency_s + self.transfer_s(rank, message_bytes)
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,11 @@ class Network:
     tiers: tuple[Tier, ...]
 
     def __post_init__(self) -> None:
-        tiers = tuple(self.tiers)
-        object.__setattr__(self, "tiers", tiers)
+        tiers = tuple(self.tiers) if isinstance(self.tiers, Iterable) else ()
         if not tiers or not all(isinstance(tier, Tier) for tier in tiers):
-            raise TypeError(f"tiers must be one Tier or more, from the innermost to the outermost, got {tiers!r}")
+            raise TypeError("tiers must be one Tier or more in a tuple, from the innermost to the outermost, got "
+                            f"{shown(self.tiers)}")
+        store(self, tiers=tiers)
         sizes = [float("inf") if tier.group_size is None else tier.group_size for tier in tiers]
         if any(outer <= inner or outer % inner and outer != float("inf")
                for inner, outer in zip(sizes, sizes[1:], strict=False)):
@@ -76,18 +82,32 @@ class Network:
         """Every rank reaches every other one through its own port, at the same cost."""
         return cls((Tier("flat", bandwidth_Bps, latency_s),))
 
-    def durations_s(self, source: np.ndarray, destination: np.ndarray, message_bytes: np.ndarray) -> np.ndarray:
-        """How long each of some simultaneous messages takes: until the busier one of its two ports is done."""
-        duration = np.zeros(len(source))
-        waiting = np.ones(len(source), dtype=bool)
-        for tier in self.tiers:
-            carried = np.flatnonzero(waiting & tier.joins(source, destination))
-            waiting[carried] = False
-            if len(carried):
-                duration[carried] = np.maximum(tier.busy_s(source[carried], message_bytes[carried]),
-                                               tier.busy_s(destination[carried], message_bytes[carried]))
-        if waiting.any():
-            lost = np.flatnonzero(waiting)[0]
+    def tier_of(self, source: np.ndarray, destination: np.ndarray) -> np.ndarray:
+        """Which of ``tiers`` carries a message between each pair of ranks, by its position."""
+        joined = np.array([tier.joins(source, destination) for tier in self.tiers])
+        if not joined.any(axis=0).all():
+            lost = np.flatnonzero(~joined.any(axis=0))[0]
             raise ValueError(f"no tier joins ranks {source[lost]} and {destination[lost]}: the outermost group_size "
                              f"is {self.tiers[-1].group_size}")
-        return duration
+        return joined.argmax(axis=0)
+
+    def durations_s(self, source: np.ndarray, destination: np.ndarray, message_bytes: np.ndarray) -> np.ndarray:
+        """How long each of some simultaneous messages takes: until the busier one of its two ports is done."""
+        return self._slower_end(Tier.busy_s, source, destination, message_bytes)
+
+    def transfers_s(self, source: np.ndarray, destination: np.ndarray, message_bytes: np.ndarray) -> np.ndarray:
+        """The part of ``durations_s`` that is bytes."""
+        return self._slower_end(Tier.transfer_s, source, destination, message_bytes)
+
+    def latencies_s(self, source: np.ndarray, destination: np.ndarray) -> np.ndarray:
+        """The latency of one message between each pair of ranks."""
+        return np.array([tier.latency_s for tier in self.tiers])[self.tier_of(source, destination)]
+
+    def _slower_end(self, seconds: Callable[[Tier, np.ndarray, np.ndarray], np.ndarray], source: np.ndarray,
+                    destination: np.ndarray, message_bytes: np.ndarray) -> np.ndarray:
+        result, carrier = np.zeros(len(source)), self.tier_of(source, destination)
+        for number in np.unique(carrier):
+            tier, carried = self.tiers[number], np.flatnonzero(carrier == number)
+            result[carried] = np.maximum(*(seconds(tier, end[carried], message_bytes[carried])
+                                           for end in (source, destination)))
+        return result

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtlib.arguments import choice, count
+from dtlib.arguments import choice, count, instance, shown, store
 
-__all__ = ["CONTRACTS", "Contract", "Schedule", "Transfer", "chunk_bounds"]
+__all__ = ["CONTRACTS", "MOST_TRANSFERS", "Contract", "Schedule", "Transfer", "chunk_bounds"]
 
 
 class Transfer(NamedTuple):
@@ -36,11 +36,13 @@ class Contract(NamedTuple):
     """What a collective promises: who holds which chunk ``before``, and who must hold it ``after``.
 
     Both are conditions on (rank, chunk, schedule). One rule judges every collective: a chunk that is due
-    somewhere must hold, exactly once, the contribution of every rank that held it before.
+    somewhere must hold, exactly once, the contribution of every rank that held it before. For that each chunk has
+    to move ``transfers`` (ranks) times.
     """
 
     before: Callable[[Any, Any, Schedule], Any]
     after: Callable[[Any, Any, Schedule], Any]
+    transfers: Callable[[int], int]
     chunks: Callable[[int], int] | None = None
 
 
@@ -66,23 +68,25 @@ def at_its_receiver(rank: Any, chunk: Any, schedule: Schedule) -> Any:
 
 
 CONTRACTS = {
-    "all_reduce": Contract(before=everywhere, after=everywhere),
-    "reduce_scatter": Contract(before=everywhere, after=at_its_number, chunks=lambda ranks: ranks),
-    "all_gather": Contract(before=at_its_number, after=everywhere, chunks=lambda ranks: ranks),
-    "broadcast": Contract(before=at_the_root, after=everywhere),
-    "all_to_all": Contract(before=at_its_sender, after=at_its_receiver, chunks=lambda ranks: ranks**2),
+    "all_reduce": Contract(everywhere, everywhere, transfers=lambda ranks: 2 * (ranks - 1)),
+    "reduce_scatter": Contract(everywhere, at_its_number, transfers=lambda ranks: ranks - 1, chunks=lambda ranks: ranks),
+    "all_gather": Contract(at_its_number, everywhere, transfers=lambda ranks: ranks - 1, chunks=lambda ranks: ranks),
+    "broadcast": Contract(at_the_root, everywhere, transfers=lambda ranks: ranks - 1),
+    "all_to_all": Contract(at_its_sender, at_its_receiver, transfers=lambda ranks: 1, chunks=lambda ranks: ranks**2),
 }
+
+MOST_TRANSFERS = 50_000_000  # what memory holds, and a person waits for
 
 
 def chunk_bounds(size: int, chunks: int) -> np.ndarray:
-    """The ``chunks + 1`` boundaries that cut ``size`` into chunks as equal as possible, larger ones first.
+    """The ``chunks + 1`` boundaries that cut ``size`` (up to 2**53) into chunks as equal as possible, larger ones first.
 
     Chunk c is ``bounds[c]:bounds[c + 1]``; the sizes differ by at most 1 and are those of ``np.array_split``.
 
     >>> chunk_bounds(10, 4)
     array([ 0,  3,  6,  8, 10])
     """
-    size, chunks = count("size", size, at_least=0), count("chunks", chunks)
+    size, chunks = count("size", size, at_least=0), count("chunks", chunks, at_most=MOST_TRANSFERS)
     boundary = np.arange(chunks + 1)
     return boundary * (size // chunks) + np.minimum(boundary, size % chunks)
 
@@ -93,7 +97,8 @@ class Schedule:
 
     ``steps`` is anything to loop over, such as a generator; each step is a ``Transfer`` or a list of them. A step
     that cannot be carried out (no such rank or chunk, a rank sending to itself, a copy into a place written twice)
-    is an error here; one that can, but computes the wrong thing, is found by ``checker.check``.
+    is an error here; one that can, but computes the wrong thing, is found by ``checker.check``. There are at most
+    ``MOST_TRANSFERS`` (50 million) ranks, chunks and transfers, and the arrays of the steps are read-only.
 
     >>> swap = [[Transfer(0, 1, 0, reduce=True), Transfer(1, 0, 0, reduce=True)]]
     >>> Schedule("swap", "all_reduce", ranks=2, chunks=1, steps=swap).steps[0].destination
@@ -112,10 +117,11 @@ class Schedule:
     root: int = 0
 
     def __post_init__(self) -> None:
+        instance("name", self.name, str)
         choice("collective", self.collective, CONTRACTS)
-        count("ranks", self.ranks)
-        count("chunks", self.chunks)
-        count("root", self.root, at_least=0, at_most=self.ranks - 1)
+        store(self, ranks=count("ranks", self.ranks, at_most=MOST_TRANSFERS))
+        store(self, chunks=count("chunks", self.chunks, at_most=MOST_TRANSFERS),
+              root=count("root", self.root, at_least=0, at_most=self.ranks - 1))
         needed = CONTRACTS[self.collective].chunks
         if needed and self.chunks != needed(self.ranks):
             raise ValueError(f"chunks must be {needed(self.ranks)} for {self.collective} on {self.ranks} ranks, "
@@ -123,14 +129,19 @@ class Schedule:
         if callable(self.steps):
             raise TypeError(f"steps of {self.name} is a function: call it, steps=f({self.ranks})")
         if not isinstance(self.steps, Iterable):
-            raise TypeError(f"steps of {self.name} must be a list of steps or a generator, got {self.steps!r}: "
+            raise TypeError(f"steps of {self.name} must be a list of steps or a generator, got {shown(self.steps)}: "
                             "does the function yield its steps?")
-        steps = tuple(self._checked(number, transfers) for number, transfers in enumerate(self.steps))
-        object.__setattr__(self, "steps", steps)
+        store(self, steps=tuple(self._checked(number, transfers) for number, transfers in enumerate(self.steps)))
+        count(f"transfers of {self.name}", self.transfers, at_least=0, at_most=MOST_TRANSFERS)
 
     def __repr__(self) -> str:
         return (f"Schedule({self.name!r}, {self.collective!r}, ranks={self.ranks}, chunks={self.chunks}, "
                 f"{len(self.steps)} steps)")
+
+    @property
+    def transfers(self) -> int:
+        """How many there are in all steps."""
+        return sum(len(step.source) for step in self.steps)
 
     def chunk_sizes(self, size: int) -> np.ndarray:
         """The size of each chunk of a payload of ``size`` (bytes or elements).
@@ -173,6 +184,8 @@ class Schedule:
         refuse(step.source == step.destination, lambda i: "a rank cannot send to itself")
         refuse(_clashes(step, self.chunks),
                lambda i: "this place is written twice in one step, and a copy and another write have no order")
+        for column in step:
+            column.flags.writeable = False  # what was checked stays as it was
         return step
 
 
@@ -188,7 +201,7 @@ def _clashes(step: Transfer, chunks: int) -> np.ndarray:
 
 def _as_step(where: str, transfers: Transfer | Iterable[Transfer]) -> Transfer:
     if not isinstance(transfers, Iterable) or isinstance(transfers, (str, bytes)):
-        raise TypeError(f"{where} must be a Transfer or a list of them, got {transfers!r}")
+        raise TypeError(f"{where} must be a Transfer or a list of them, got {shown(transfers)}")
     transfers = [transfers] if isinstance(transfers, Transfer) else list(transfers)
     columns = [_columns(f"{where}, transfer {number}", transfer) for number, transfer in enumerate(transfers)]
     if len(columns) == 1:
@@ -200,12 +213,12 @@ def _as_step(where: str, transfers: Transfer | Iterable[Transfer]) -> Transfer:
 
 def _columns(where: str, transfer: Transfer) -> Transfer:
     if not isinstance(transfer, Transfer):
-        raise TypeError(f"{where} must be a Transfer(source, destination, chunk, reduce), got {transfer!r}")
+        raise TypeError(f"{where} must be a Transfer(source, destination, chunk, reduce), got {shown(transfer)}")
     arrays = [np.asarray(value) for value in transfer]
     for field, value, array in zip(Transfer._fields, transfer, arrays, strict=True):
         if array.dtype.kind not in ("b" if field == "reduce" else "iu") and array.size:
             wanted = "True or False" if field == "reduce" else "a whole number"
-            raise TypeError(f"{where}: {field} must be {wanted}, got {value!r}")
+            raise TypeError(f"{where}: {field} must be {wanted}, got {shown(value)}")
     try:
         *indices, reduce = (array.reshape(-1) for array in np.broadcast_arrays(*arrays))
     except ValueError:

@@ -1,0 +1,202 @@
+"""How the time of one rank's step varies: distributions by their mean and their spread.
+
+``jitter`` makes one by its name in ``JITTERS``, all of them with the mean and the standard deviation that are asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from dtlib.arguments import LARGEST, choice, count, instance, quantity, shown, store
+
+__all__ = ["JITTERS", "Distribution", "LogNormal", "Normal", "ShiftedExponential", "Uniform", "as_given", "jitter",
+           "normal_tail"]
+
+JITTERS = ("normal", "lognormal", "exponential", "uniform")
+
+normal_tail = np.vectorize(lambda score: math.erfc(score / math.sqrt(2)) / 2, otypes=[float])
+_score_of_share = np.vectorize(NormalDist().inv_cdf, otypes=[float])
+
+
+def as_given(values: Any) -> Any:
+    """An array as it is, and a numpy scalar as a float."""
+    return values if np.ndim(values) else float(values)
+
+
+class Distribution(ABC):
+    """The distribution of one rank's step time.
+
+    A member is described by ``time_at_score_s``: the time as a function of a standard normal score, so that
+    the normal distribution is a straight line and the others are curves. One quadrature then serves them all.
+    """
+
+    mean_s: float
+
+    @abstractmethod
+    def time_at_score_s(self, score: np.ndarray) -> np.ndarray:
+        """The time with as much probability below it as a standard normal variable has below ``score``."""
+
+    @abstractmethod
+    def _cdf(self, time_s: Any) -> Any:
+        """``cdf``, for a checked time."""
+
+    @abstractmethod
+    def _sample_s(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        """``sample_s``, for a checked shape."""
+
+    def cdf(self, time_s: Any) -> Any:
+        """The probability that a rank needs at most ``time_s``."""
+        return as_given(self._cdf(quantity("time_s", time_s, unit="s", negative=True)))
+
+    def sample_s(self, generator: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
+        """Independent draws, by numpy's own sampler."""
+        instance("generator", generator, np.random.Generator, such_as="np.random.default_rng(seed=1)")
+        sides = shape if isinstance(shape, tuple) else (shape,)
+        return self._sample_s(generator, tuple(count("shape", side, at_least=0) for side in sides))
+
+    def quantile_s(self, share: Any) -> Any:
+        """The time that a ``share`` of ranks, strictly between 0 and 1, does not exceed."""
+        share = quantity("share", share, zero=False)
+        if np.any(np.asarray(share) >= 1):
+            raise ValueError(f"share must be below 1, got {shown(share)}")
+        return as_given(self.time_at_score_s(_score_of_share(share)))
+
+    def _score(self, distance: Any, spread: float) -> np.ndarray:
+        """``distance / spread``; with no spread, everything lies at infinity on its side."""
+        with np.errstate(over="ignore"):
+            return np.divide(distance, spread) if spread else np.where(np.less(distance, 0), -np.inf, np.inf)
+
+
+@dataclass(frozen=True)
+class Normal(Distribution):
+    """Jitter that is the sum of many small causes. Keep ``std_s`` well below ``mean_s``: times are positive.
+
+    >>> Normal(1.0, 0.1).quantile_s(0.5)
+    1.0
+    """
+
+    mean_s: float
+    std_s: float
+
+    def __post_init__(self) -> None:
+        store(self, mean_s=quantity("mean_s", self.mean_s, unit="s", zero=False, array=False),
+              std_s=quantity("std_s", self.std_s, unit="s", array=False))
+
+    def time_at_score_s(self, score: np.ndarray) -> np.ndarray:
+        return self.mean_s + self.std_s * score
+
+    def _cdf(self, time_s: Any) -> Any:
+        return normal_tail(-self._score(time_s - self.mean_s, self.std_s))
+
+    def _sample_s(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return generator.normal(self.mean_s, self.std_s, shape)
+
+
+@dataclass(frozen=True)
+class ShiftedExponential(Distribution):
+    """A fixed time, ``mean_s - scale_s``, plus an exponential tail whose mean and standard deviation is ``scale_s``.
+
+    Its expected maximum has a closed form: mean_s + scale_s (1/2 + 1/3 + ... + 1/n).
+    """
+
+    mean_s: float
+    scale_s: float
+
+    def __post_init__(self) -> None:
+        store(self, mean_s=quantity("mean_s", self.mean_s, unit="s", zero=False, array=False))
+        store(self, scale_s=quantity("scale_s", self.scale_s, unit="s", at_most=self.mean_s, array=False))
+
+    @property
+    def shift_s(self) -> float:
+        return self.mean_s - self.scale_s
+
+    def time_at_score_s(self, score: np.ndarray) -> np.ndarray:
+        return self.shift_s - self.scale_s * np.log(normal_tail(score))
+
+    def _cdf(self, time_s: Any) -> Any:
+        return -np.expm1(-np.maximum(self._score(time_s - self.shift_s, self.scale_s), 0))
+
+    def _sample_s(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return self.shift_s + generator.exponential(self.scale_s, shape)
+
+
+@dataclass(frozen=True)
+class LogNormal(Distribution):
+    """A skewed time with the given mean and standard deviation: the logarithm of the time is normal."""
+
+    mean_s: float
+    std_s: float
+
+    def __post_init__(self) -> None:
+        store(self, mean_s=quantity("mean_s", self.mean_s, unit="s", zero=False, array=False),
+              std_s=quantity("std_s", self.std_s, unit="s", array=False))
+
+    @property
+    def log_std(self) -> float:
+        return math.sqrt(math.log1p((self.std_s / self.mean_s) ** 2))
+
+    @property
+    def log_mean(self) -> float:
+        return math.log(self.mean_s) - self.log_std**2 / 2
+
+    def time_at_score_s(self, score: np.ndarray) -> np.ndarray:
+        return np.exp(self.log_mean + self.log_std * score)
+
+    def _cdf(self, time_s: Any) -> Any:
+        with np.errstate(divide="ignore"):
+            log_time = np.log(np.maximum(time_s, 0.0))
+        return normal_tail(-self._score(log_time - self.log_mean, self.log_std))
+
+    def _sample_s(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return generator.lognormal(self.log_mean, self.log_std, shape)
+
+
+@dataclass(frozen=True)
+class Uniform(Distribution):
+    """Equally likely anywhere between two bounds: its maximum cannot pass ``high_s``, however many ranks there are."""
+
+    low_s: float
+    high_s: float
+
+    def __post_init__(self) -> None:
+        store(self, high_s=quantity("high_s", self.high_s, unit="s", zero=False, array=False))
+        store(self, low_s=quantity("low_s", self.low_s, unit="s", at_most=self.high_s, array=False))
+
+    @property
+    def mean_s(self) -> float:
+        return (self.low_s + self.high_s) / 2
+
+    def time_at_score_s(self, score: np.ndarray) -> np.ndarray:
+        return self.low_s + (self.high_s - self.low_s) * normal_tail(-score)
+
+    def _cdf(self, time_s: Any) -> Any:
+        return np.clip(self._score(time_s - self.low_s, self.high_s - self.low_s), 0, 1)
+
+    def _sample_s(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return generator.uniform(self.low_s, self.high_s, shape)
+
+
+def jitter(kind: str, mean_s: float, std_s: float) -> Distribution:
+    """One rank's step time, with this mean and standard deviation in seconds; ``kind`` is one of JITTERS.
+
+    A uniform variable of standard deviation s spans 2 sqrt(3) s. No time is below 0, so that ``std_s`` is at most
+    the mean of an exponential and 1/sqrt(3) of the mean of a uniform one.
+
+    >>> jitter("uniform", 10.0, 0.2).cdf(10.0)
+    0.5
+    """
+    choice("kind", kind, JITTERS)
+    mean_s = quantity("mean_s", mean_s, unit="s", zero=False, array=False)
+    widest_s = {"exponential": mean_s, "uniform": mean_s / math.sqrt(3)}.get(kind, LARGEST)
+    std_s = quantity("std_s", std_s, unit="s", at_most=widest_s, array=False)
+    if kind == "uniform":
+        half_s = min(math.sqrt(3) * std_s, mean_s)
+        return Uniform(mean_s - half_s, mean_s + half_s)
+    made = {"normal": Normal, "lognormal": LogNormal, "exponential": ShiftedExponential}
+    return made[kind](mean_s, std_s)

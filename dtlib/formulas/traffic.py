@@ -1,0 +1,112 @@
+"""What one GPU sends in a training step for each kind of parallelism.
+
+Activations and gradients have 2 bytes a value (BF16). A ring all-reduce or its like moves 2 (d - 1)/d of its
+payload among d ranks. Whether the traffic hides behind computing is not asked here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from dtlib.arguments import broadcasting, count, divisible, quantity
+from dtlib.formulas.collectives import Numbers, bytes_sent
+from dtlib.formulas.hierarchy import sent_by_tier
+
+__all__ = ["ALL_REDUCES_PER_LAYER", "BYTES_PER_VALUE", "Traffic", "activation_bytes", "data_bytes", "gradient_bytes",
+           "pipeline_bytes", "tensor_bytes", "tensor_payload_bytes", "traffic"]
+
+ALL_REDUCES_PER_LAYER = 4  # two in the forward pass and two in the backward pass, for each micro-batch
+BYTES_PER_VALUE = 2
+
+
+@broadcasting
+def activation_bytes(tokens: Numbers, hidden: Any) -> Numbers:
+    """The activations of ``tokens`` tokens between two layers: tokens x hidden x 2 bytes."""
+    return quantity("tokens", tokens, zero=False) * count("hidden", hidden) * BYTES_PER_VALUE
+
+
+@broadcasting
+def tensor_payload_bytes(layers: Numbers, tokens: Numbers, hidden: Any) -> Numbers:
+    """What tensor-parallel ranks all-reduce in a step, all layers and micro-batches together.
+
+    ``layers`` are those that the rank holds (126 / 16 is fine), ``tokens`` all those that pass in a step. Cutting
+    them into more micro-batches makes more all-reduces of fewer bytes, and the same sum.
+    """
+    return ALL_REDUCES_PER_LAYER * quantity("layers", layers, zero=False) * activation_bytes(tokens, hidden)
+
+
+@broadcasting
+def tensor_bytes(layers: Numbers, tokens: Numbers, hidden: Any, tp: Any) -> Numbers:
+    """Sent for tensor parallelism: 2 (tp - 1)/tp of ``tensor_payload_bytes``.
+
+    >>> tensor_bytes(126 / 16, 131_072, 16_384, tp=8) / 1e9
+    236.760072192
+    """
+    return bytes_sent("all_reduce", "ring", tensor_payload_bytes(layers, tokens, hidden), tp)
+
+
+def pipeline_bytes(tokens: Numbers, hidden: Any, tp: Any) -> Numbers:
+    """Sent by an inner pipeline stage to one neighbor: activations forward, or as many gradients backward.
+
+    Each of the ``tp`` ranks of a stage sends its share of them.
+
+    >>> pipeline_bytes(131_072, 16_384, tp=8)
+    536870912.0
+    """
+    return activation_bytes(tokens, hidden) / count("tp", tp)
+
+
+def gradient_bytes(parameters: Numbers, tp: Any, pp: Any) -> Numbers:
+    """The gradient of one GPU's share of the parameters, 2 bytes each."""
+    return BYTES_PER_VALUE * quantity("parameters", parameters, zero=False) / (count("tp", tp) * count("pp", pp))
+
+
+def data_bytes(parameters: Numbers, tp: Any, pp: Any, dp: Any) -> Numbers:
+    """Sent for data parallelism: 2 (dp - 1)/dp of the GPU's gradient, once a step.
+
+    >>> round(data_bytes(405e9, tp=8, pp=16, dp=128))
+    12557373047
+    """
+    return bytes_sent("all_reduce", "ring", gradient_bytes(parameters, tp, pp), dp)
+
+
+class Traffic(NamedTuple):
+    """What one GPU sends in a step ``inside`` its island of fast links, and ``across`` to others."""
+
+    inside: float
+    across: float
+
+
+def traffic(parameters: float, layers: int, hidden: int, batch_tokens: int, *, tp: int, pp: int, dp: int,
+            island: int) -> dict[str, Traffic]:
+    """The traffic of the busiest GPU of a step on each tier, for tensor, pipeline and data parallelism.
+
+    Tensor ranks are neighbors, pipeline stages stand tp apart, replicas tp x pp; all-reduces are hierarchical. An
+    inner stage sends to both neighbors; at the edge of an island one of them is outside. Degrees and ``island`` must
+    fit into one another by whole factors, as powers of two do.
+
+    >>> llama = traffic(405e9, 126, 16_384, 2**24, tp=8, pp=16, dp=128, island=8)
+    >>> {kind: (round(sent.inside / 1e9, 1), round(sent.across / 1e9, 1)) for kind, sent in llama.items()}
+    {'tensor': (236.8, 0.0), 'pipeline': (0.0, 1.1), 'data': (0.0, 12.6)}
+    """
+    tp, pp, dp, island = count("tp", tp), count("pp", pp), count("dp", dp), count("island", island)
+    layers = quantity("layers", layers, zero=False, array=False)
+    tokens = quantity("batch_tokens", batch_tokens, zero=False, array=False) / dp
+
+    def near(degree: int, apart: int) -> int:
+        """How many of ``degree`` ranks, each ``apart`` from the next, are on one island."""
+        return max(1, min(degree, island // apart))
+
+    def all_reduced(payload_bytes: float, name: str, degree: int, apart: int) -> Traffic:
+        group = near(degree, apart)
+        divisible(name, degree, "those on one island", group)
+        sent = sent_by_tier("hierarchical", payload_bytes, degree, group)
+        return Traffic(sent.inside, sent.across)
+
+    hop = pipeline_bytes(tokens, hidden, tp) * min(pp - 1, 1)
+    stages = near(pp, tp)
+    outside = 0 if stages == pp else 2 if stages == 1 and pp > 2 else 1
+    hops = min(pp - 1, 2)  # with two stages there is one neighbor
+    return {"tensor": all_reduced(tensor_payload_bytes(layers / pp, tokens, hidden), "tp", tp, 1),
+            "pipeline": Traffic((hops - outside) * hop, outside * hop),
+            "data": all_reduced(gradient_bytes(parameters, tp, pp), "dp", dp, tp * pp)}
