@@ -70,7 +70,8 @@ KINDS = [
     ("binary prefix", terabytes, 6.48 * 2**30), ("percent", share, 31.9), ("one direction", link, 900e9),
     ("off by one", gpus, 81), ("off by one", gpus, 83.0), ("not this value", terabytes, 7),
     ("not this value", terabytes, 0), ("not this value", terabytes, 10**400), ("not this value", terabytes, 6.48 * 2),
-    ("not this value", gpus, 80), ("power of ten", gpus, 8200),
+    ("not this value", gpus, 80), ("power of ten", gpus, 8200), ("close: give three", terabytes, 6.5),
+    ("close: give three", terabytes, 6.4), ("negative", terabytes, -7), ("negative", gpus, -80),
 ]
 
 
@@ -88,6 +89,40 @@ def test_a_prediction_is_taken_within_its_tolerance_and_explained():
 
 def test_a_count_is_exact_and_a_measure_is_not_loose():
     assert not gpus(82.2).passed and not terabytes(6.5).passed and not terabytes(6.4).passed
+
+
+@pytest.mark.parametrize(("value", "right", "short", "wrong"), [
+    (12.557, (12.6, 12.5, 12.557, 12.56, 12.55), (13, 12), (12.4, 12.7, 12.45)),
+    (6.4307e-6, (6.43e-6, 6.4307e-6, 6.4347e-6), (6.4e-6,), (6.39e-6, 6.45e-6, 6.44e-6)),
+    (13.2427, (13.2, 13.24, 13.243), (13,), (13.3, 13.1, 13.35)),
+    (999.6, (1000, 999, 999.6), (990,), (1010, 998)),
+    (-0.31915, (-0.319, -0.3191), (-0.32, -0.31), (0.319, -0.33)),
+])
+def test_three_significant_digits_count_rounded_or_cut_off(value, right, short, wrong):
+    measure = an_exercise(NumberCheck(lambda: value))
+    assert all(measure(answer).passed for answer in right)
+    assert all("three significant digits" in measure(answer).message for answer in short)
+    assert all(measure(answer).status == "hint" and "digits" not in measure(answer).message for answer in wrong)
+
+
+def test_a_short_answer_is_not_taken_for_a_listed_mistake_that_it_is_also_near():
+    tail = an_exercise(NumberCheck(lambda: 13.2427, hints=((12.954, "A logarithm."),)))
+    assert "three significant" in tail(13).message and "logarithm" in tail(12.95).message
+
+
+@pytest.mark.parametrize(("unit", "words"), [
+    ("s", "prefixes"), ("", "prefixes"), ("GPUs", "prefixes"), ("share", "prefixes"), ("s", "eight"), ("times", "eight"),
+    ("", "power of ten")])
+def test_what_has_no_bytes_gets_no_hint_about_prefixes_or_bits(unit, words):
+    check = an_exercise(NumberCheck(lambda: 6.48, unit=unit))
+    for factor in (8, 1 / 8, 1.024, 1 / 1.024, 1024, 1e3, 0.1):
+        assert words not in check(6.48 * factor).message
+
+
+def test_a_number_near_a_prefix_by_chance_is_not_taken_for_one():
+    """Each of these was once told that prefixes are mixed."""
+    for value, answer in ((1.128859e12, 1.1e12), (17.948, 17.5), (16e6, 15.3e6), (4.1875, 4.0)):
+        assert "refix" not in an_exercise(NumberCheck(lambda value=value: value, unit="bytes"))(answer).message
 
 
 @pytest.mark.parametrize("value", [6.48e12, 81, 8.0, 0.319149, 2.0, 16383, 1e9, 1.0, 1000, 1024, 100])
@@ -246,12 +281,21 @@ def test_a_huge_result_is_shown_short_and_soon():
 
 
 def test_numbers_returned_get_the_hints_of_numbers():
-    bandwidth = an_exercise(FunctionCheck(lambda gigabits: gigabits * 1e9 / 8, cases=((400,),)))
+    bandwidth = an_exercise(FunctionCheck(lambda gigabits: gigabits * 1e9 / 8, cases=((400,),), unit="B/s"))
     assert "eight" in bandwidth(lambda gigabits: gigabits * 1e9).message
     assert "power of ten" in bandwidth(lambda gigabits: gigabits / 8).message
     assert "nan" in bandwidth(lambda gigabits: float("nan")).message
     assert "Off by one" in an_exercise(FunctionCheck(lambda n: n - 1, cases=((8,),)))(lambda n: n).message
     assert bandwidth(lambda gigabits: np.array(gigabits * 1e9 / 8)).passed
+    assert "Close, and not exact" in bandwidth(lambda gigabits: gigabits * 1.252e8).message
+    assert "power of ten" not in an_exercise(FunctionCheck(lambda n: n / 3, cases=((8,),)))(lambda n: 10 * n / 3).message
+
+
+def test_a_function_that_draws_is_told_so():
+    rng = np.random.default_rng(0)
+    half = an_exercise(FunctionCheck(lambda n: n / 2, cases=((1000,),)))
+    assert "without random numbers" in half(lambda n: rng.binomial(n, 0.5)).message
+    assert "without random numbers" not in half(lambda n: 3 * n).message
 
 
 def test_arrays_are_compared_by_shape_then_by_value():
@@ -280,6 +324,8 @@ def test_a_judge_decides_in_place_of_the_comparison():
     assert "start at zero" in permutation(lambda n: list(range(1, n + 1))).message
     assert "It cannot be read" in permutation(lambda n: 5).message
     assert audit(permutation) == []
+    assert permutation(lambda n: [0] * n).message == "<lambda>(4) returned [0, 0, 0, 0]. Not a permutation."
+    assert permutation(lambda n: [0] * 99).message == "<lambda>(4): Not a permutation."  # too long to be shown
 
 
 # --- deadlines ---------------------------------------------------------------------------------------------

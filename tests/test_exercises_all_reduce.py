@@ -39,6 +39,13 @@ def test_ledger_l28_bytes_of_the_worked_example():
     assert all_reduce.check_ring_bytes.check.reference == pytest.approx(1.255737e10, rel=1e-6)
 
 
+def test_three_digits_are_enough():
+    """12.6 GB is what the landing page prints; two digits are told apart from a wrong number."""
+    assert all_reduce.check_ring_bytes(12.6e9).passed and all_reduce.check_bus_bandwidth(237).passed
+    assert "three significant digits" in all_reduce.check_ring_bytes(13e9).message
+    assert "very many ranks" in all_reduce.check_ring_bytes(12.7e9).message
+
+
 def test_factor_hints():
     assert "factor of eight" in all_reduce.check_ring_bytes(8 * solutions.NUMBERS["check_ring_bytes"]).message
     assert "power of ten" in all_reduce.check_ring_bytes(solutions.NUMBERS["check_ring_bytes"] / 1e9).message
@@ -66,6 +73,14 @@ def test_each_wrong_ring_gets_its_own_hint(wrong):
 def test_the_hints_of_wrong_rings_differ():
     hints = [all_reduce.check_ring(wrong).message.split("]. ")[-1] for wrong in solutions.WRONG_RINGS]
     assert len(set(hints)) == len(hints)
+
+
+@pytest.mark.parametrize("wrong", [*solutions.WRONG_RINGS, lambda ranks: 5, lambda ranks: solutions.ring],
+                         ids=lambda wrong: wrong.__name__)
+def test_a_hint_is_short_and_made_of_sentences(wrong):
+    message = all_reduce.check_ring(wrong).message
+    assert "array(" not in message and len(message) < 300
+    assert re.search(r"(: |\. )[A-Z]", message) and not message.endswith("?.")
 
 
 def test_a_right_but_dear_schedule_is_told_its_bytes():

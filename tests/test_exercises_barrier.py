@@ -1,6 +1,9 @@
 """The exercises of *A step is a barrier*: every promise of every check, and the references against brute force."""
 
 import itertools
+import math
+import random
+import statistics
 
 import pytest
 
@@ -45,6 +48,44 @@ def test_one_point_ten_is_told_from_one_point_eleven():
     verdict = barrier.check_slowdown(lambda rates: 1 + (1 - min(rates)))
     assert verdict.status == "hint" and "speed is given" in verdict.message
     assert "20% longer" in barrier.check_slow_rank(12).message
+
+
+@pytest.mark.parametrize(("answer", "right"), [(6.43e-6, True), (6.4e-6, False)])
+def test_a_share_takes_three_digits(answer, right):
+    verdict = barrier.check_defect_share(answer)
+    assert verdict.passed if right else "three significant digits" in verdict.message
+
+
+def test_a_tail_takes_three_digits_and_tells_the_logarithm_from_the_sum():
+    check = barrier.check_exponential_step
+    assert check(13.2).passed and check(13.24).passed
+    assert "three significant digits" in check(13).message
+    assert "logarithm" in check(9.5 + 0.5 * math.log(1000)).message
+
+
+@pytest.mark.parametrize(("wrong", "says"), [
+    (lambda rates: 1 / min(rates) - 1, "time added"), (lambda rates: 2 - sum(rates) / len(rates), "mean loss of speed"),
+    (lambda rates: 1 / rates[0], "first rank of the list"), (lambda rates: 1 / rates[-1], "last rank of the list"),
+    (lambda rates: 1 / statistics.median(rates), "in the middle"), (lambda rates: sum(rates) / len(rates), "mean speed. A time"),
+    (lambda rates: 1 / max(rates), "fastest rank"), (lambda rates: len(rates) / sum(rates), "Who decides"),
+])
+def test_each_wrong_slowdown_is_told_its_own_mistake(wrong, says):
+    assert says in barrier.check_slowdown(wrong).message
+
+
+def simulated(times_s, ranks, rng=None):
+    rng = rng or random.Random(1)
+    return sum(max(rng.choices(times_s, k=ranks)) for _ in range(5000)) / 5000
+
+
+@pytest.mark.parametrize(("wrong", "says"), [
+    (lambda times_s, ranks: barrier.expected_step(sorted(set(times_s)), ranks), "Equal times count once"),
+    (lambda times_s, ranks: statistics.median(times_s), "median"), (lambda times_s, ranks: max(times_s), "a bound"),
+    (lambda times_s, ranks: simulated(times_s, ranks, random.Random()), "without random numbers"),
+    (simulated, "drawn at random"),
+])
+def test_each_wrong_expected_step_is_told_its_own_mistake(wrong, says):
+    assert says in barrier.check_expected_step(wrong).message
 
 
 @pytest.mark.parametrize("wrong", [print, lambda rates: "1.1", lambda: 1, lambda rates: rates.sort() or 2.0])

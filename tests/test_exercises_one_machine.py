@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from dtlib.teaching.audit import audit
@@ -57,6 +59,13 @@ NUMBERS = [
     ("check_stage_2_mixtral", P * 18 / 64, "leave whole"),
     ("check_stage_2_mixtral", P * (6 + 12 / 64), "stage 1"),
     ("check_stage_2_mixtral", P * 18, "divides nothing"),
+    ("check_state_70b", 1.1e12, "three significant digits"),
+    ("check_state_70b", -1.13e12, "sign"),
+    ("check_state_70b", -5, "negative"),
+    ("check_stage_2_mixtral", P * (2 + 4 / 64 + 12), "optimizer state whole"),
+    ("check_stage_2_mixtral", P * (4 + 16 / 64), "weights of FP32"),
+    ("check_stage_2_mixtral", P * (4 + 14 / 64), "swaps the two"),
+    ("check_bytes_per_parameter", 17.5, "Not this value"),
     ("check_bytes_per_parameter", 31.64e9 * 280 / 530e9, "reads GiB as GB"),
     ("check_bytes_per_parameter", 31.64 * 2**30 * 8 / 530e9, "one pipeline stage"),
     ("check_bytes_per_parameter", 31.64 * 2**30 / 530e9, "what one GPU holds"),
@@ -85,6 +94,7 @@ SHARDED = [
     (lambda p, n, stage: solutions.sharded_bytes(p, n, stage) + 2 * p / (n if stage >= 2 else 1), "BF16 is asked"),
     (lambda p, n, stage: solutions.sharded_bytes(p, n, stage) / 2**30, "binary prefix"),
     (lambda p, n, stage: solutions.sharded_bytes(p, n, stage) / 1e9, "power of ten"),
+    (lambda p, n, stage: p * [16, 4 + 12 // n, 2 + 14 // n, 16 // n][stage], "optimizer state is gone"),
     (lambda p, n, stage: print(p), "return"),
     (lambda p, n: p, "3 inputs"),
 ]
@@ -94,6 +104,14 @@ SHARDED = [
 def test_wrong_sharded_bytes_get_their_own_hint(wrong, about):
     verdict = exercises.check_sharded_bytes(wrong)
     assert verdict.status == "hint" and about in verdict.message
+
+
+@pytest.mark.parametrize("whole", [int, round, math.ceil])
+def test_bytes_may_be_whole(whole):
+    assert exercises.check_sharded_bytes(lambda p, n, stage: whole(solutions.sharded_bytes(p, n, stage))).passed
+    assert exercises.check_sharded_bytes(
+        lambda p, n, stage: sum(size // (n if stage >= first else 1)
+                                for first, size in ((3, 2 * p), (2, 2 * p), (1, 12 * p)))).passed
 
 
 def counting(*, kv_heads="kv_heads", matrices=3, embeddings=None, layer_norms=2, last_norm=1, output=1):
@@ -108,11 +126,12 @@ def counting(*, kv_heads="kv_heads", matrices=3, embeddings=None, layer_norms=2,
 
 
 COUNTS = [
-    (counting(kv_heads="heads"), "as wide as Q"),
+    (counting(kv_heads="heads"), "as wide as queries"),
     (counting(matrices=2), "two matrices"),
     (counting(embeddings=1), "and one is counted"),
     (counting(embeddings=2), "tied here"),
     (counting(layer_norms=0, last_norm=0), "norms are missing"),
+    (counting(layer_norms=1), "two norms"),
     (counting(last_norm=0), "One norm is missing"),
     (counting(output=0), "four matrices"),
     (lambda config: float("nan"), "nan"),

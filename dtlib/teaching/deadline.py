@@ -75,8 +75,8 @@ class _Alarm:
     once more some lines later, one line later every time, until an attempt falls outside every ``try``.
     """
 
-    def __init__(self, base: FrameType | None) -> None:
-        self.base = base
+    def __init__(self) -> None:
+        self.base: FrameType | None = None
         self.rounds = 0
         self.lines_to_go = 0
         self.off = True
@@ -141,37 +141,33 @@ def _handlers(alarm: _Alarm, seconds: float):
             signal.setitimer(signal.ITIMER_REAL, left_s, outer_interval_s)
 
 
+def _run(alarm: _Alarm, outcome: Outcome, work: Callable[[], Any]) -> None:
+    """Calls ``work`` with the alarm on; its value or its error goes into the outcome."""
+    alarm.base = sys._getframe()
+    alarm.off = False
+    try:
+        outcome.value = work()
+    except BaseException as error:
+        outcome.error = error
+    alarm.off = True
+
+
 def _call_under_alarm(seconds: float, work: Callable[[], Any]) -> Outcome:
-    alarm, outcome = _Alarm(sys._getframe()), Outcome()
+    alarm, outcome = _Alarm(), Outcome()
     with _handlers(alarm, seconds) as interrupt:
-        alarm.off = False
-        try:
-            outcome.value = work()
-        except BaseException as error:
-            outcome.error = error
-        alarm.off = True
+        _run(alarm, outcome, work)
     if interrupt.pressed:
         raise KeyboardInterrupt
     return Outcome(timed_out=True) if alarm.rounds else outcome
 
 
 def _call_in_thread(seconds: float, work: Callable[[], Any]) -> Outcome:
-    alarm, outcome = _Alarm(None), Outcome()
-
-    def body() -> None:
-        alarm.base = sys._getframe()
-        alarm.off = False
-        try:
-            outcome.value = work()
-        except BaseException as error:
-            outcome.error = error
-        alarm.off = True
-
-    worker = threading.Thread(target=body, daemon=True)
+    alarm, outcome = _Alarm(), Outcome()
+    worker = threading.Thread(target=_run, args=(alarm, outcome, work), daemon=True)
     try:
         worker.start()
     except RuntimeError:  # no threads, as in a browser: then without a deadline
-        body()
+        _run(alarm, outcome, work)
         return outcome
     try:
         worker.join(seconds)

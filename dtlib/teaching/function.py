@@ -18,13 +18,16 @@ from typing import Any
 import numpy as np
 
 from dtlib.teaching.deadline import Outcome, call_within
-from dtlib.teaching.number import not_a_number, slip
+from dtlib.teaching.number import close, not_a_number, slip
 from dtlib.teaching.verdict import NOT_ATTEMPTED, Verdict, hint, passed
 
 __all__ = ["FunctionCheck"]
 
 MOST_ITEMS = 1_000_000
-
+MOST_SHOWN = 40  # characters of a result that a judge has words for
+NEAR = 0.01
+CLOSE = "Close, and not exact: look for what is rounded, left out, or drawn at random."
+RANDOM = "A second call with the same inputs returned something else. Compute the exact value, without random numbers."
 
 _SHORT = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 12
@@ -105,7 +108,7 @@ def _equal(result: Any, expected: Any, rtol: float) -> bool:
     return _kind(result) == _kind(expected) and _same(result, expected, rtol)
 
 
-def _difference(result: Any, expected: Any, rtol: float) -> str:
+def _difference(result: Any, expected: Any, rtol: float, unit: str) -> str:
     """What is wrong with a result, without what would be right."""
     if _kind(result) != _kind(expected):
         return f"That is {_kind(result)}, and {_kind(expected)} is asked."
@@ -120,7 +123,7 @@ def _difference(result: Any, expected: Any, rtol: float) -> str:
         whole = isinstance(expected, (int, np.integer))
         if whole and abs(result - expected) == 1:
             return "Off by one: decide whether the first, the last or the rank itself counts."
-        return not_a_number(result) or slip(result, expected, rtol=rtol)
+        return not_a_number(result) or (CLOSE if close(result, expected, NEAR) else slip(result, expected, unit))
     return "That is not right. Work this input out by hand and compare."
 
 
@@ -132,6 +135,7 @@ class FunctionCheck:
     cases        tuples of inputs, each passed on as a deep copy; put in the inputs on which naive ideas fail
     mistakes     pairs of a wrong function and the hint for whoever returns the same as it does
     judge        instead of comparing: ``judge(result, *inputs)`` returns a hint, or None if the result is right
+    unit         of the number returned, if it has one: its slips get their hints
     rtol         relative tolerance of numbers
     seconds      the deadline of one call
     explanation  shown after the pass
@@ -145,6 +149,7 @@ class FunctionCheck:
     cases: tuple[tuple[Any, ...], ...]
     mistakes: tuple[tuple[Callable[..., Any], str], ...] = ()
     judge: Callable[..., str | None] | None = None
+    unit: str = ""
     rtol: float = 1e-6
     seconds: float = 2.0
     explanation: str = ""
@@ -175,8 +180,23 @@ class FunctionCheck:
             problem = f"{call} changed its input. Work on a copy: whoever called still needs the original."
         if problem is None:
             found = self._fault(outcome.value, inputs)
-            problem = found and f"{call} returned {_shown(outcome.value)}. {found}"
+            if found and self._varies(answer, inputs, outcome.value):
+                found = RANDOM
+            problem = found and self._said(call, outcome.value, found)
         return hint(problem) if problem else passed()
+
+    def _said(self, call: str, result: Any, found: str) -> str:
+        shown = _shown(result)
+        if self.judge and len(shown) > MOST_SHOWN:
+            return f"{call}: {found}"
+        return f"{call} returned {shown}. {found}"
+
+    def _varies(self, answer: Callable[..., Any], inputs: tuple[Any, ...], result: Any) -> bool:
+        """Whether a number comes out differently when the function is called again."""
+        if _kind(result) != "a number":
+            return False
+        again = call_within(self.seconds, _materialized, answer, *copy.deepcopy(inputs))
+        return again.error is None and not again.timed_out and not _same(again.value, result)
 
     def _failure(self, outcome: Outcome, answer: Any, call: str) -> str | None:
         """The hint for a call that returned no value to judge."""
@@ -211,7 +231,7 @@ class FunctionCheck:
 
     def _compared(self, result: Any, inputs: tuple[Any, ...]) -> str | None:
         expected = _materialized(self.reference, *copy.deepcopy(inputs))
-        return None if _equal(result, expected, self.rtol) else _difference(result, expected, self.rtol)
+        return None if _equal(result, expected, self.rtol) else _difference(result, expected, self.rtol, self.unit)
 
 
 def _not_written(outcome: Outcome) -> bool:

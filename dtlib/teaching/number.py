@@ -1,4 +1,8 @@
-"""Checks of a number: the right value within a tolerance, or a hint that names the slip and not the answer."""
+"""Checks of a number: right to three significant digits, or a hint that names the slip and not the answer.
+
+One rule for all of them: an answer counts when it agrees with the right one to three significant digits, rounded or
+cut off, and a count, which is a Python int, only when it is exact.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,13 @@ import numpy as np
 
 from dtlib.teaching.verdict import NOT_ATTEMPTED, Verdict, hint, passed
 
-__all__ = ["NumberCheck", "not_a_number", "slip"]
+__all__ = ["NumberCheck", "agrees", "close", "not_a_number", "slip"]
 
 # The fallback names no digit at all: whatever the answer is, no hint can contain it.
 WRONG_VALUE = "Not this value. Write the formula down with its units, then put in the numbers one by one."
-ROUNDED = 0.005  # a value rounded to three significant digits is off by this share at most
+TOO_FEW_DIGITS = "Close: give three significant digits."
+NEGATIVE = "This is negative, and the answer is not: look at the order of a difference, or at a sign."
+PREFIX = 1e-3  # how exactly a factor of 1.024 must be met: a rounded number lies that near it by chance
 
 
 def not_a_number(answer: Any) -> str | None:
@@ -57,49 +63,75 @@ def _number(value: Any) -> int | float:
     return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
-def _close(value: float, target: float, rtol: float) -> bool:
-    return value == target or abs(value - target) <= rtol * abs(target)
+def close(value: float, target: float, rtol: float) -> bool:
+    """Whether ``value`` is within ``rtol`` of ``target``, however large both are."""
+    try:
+        return value == target or abs(value - target) <= rtol * abs(target)
+    except OverflowError:  # a whole number too large to be compared with a fraction
+        return False
 
 
-def _right_to_three_digits(answer: float, expected: float) -> bool:
-    return _close(answer, expected, 0.001) or f"{answer:.2e}" == f"{expected:.2e}"
+def agrees(answer: float, value: float, digits: int = 3) -> bool:
+    """Whether ``answer`` is ``value`` to so many significant digits: within half a unit of the last, or cut off there.
+
+    >>> agrees(12.6, 12.557), agrees(12.5, 12.557), agrees(12.7, 12.557), agrees(13, 12.557, digits=2)
+    (True, True, False, True)
+    """
+    if not value:
+        return answer == value
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)
+    cut = math.trunc(value / unit) * unit
+    return close(answer, value, (1 + 1e-9) * unit / 2 / abs(value)) or close(answer, cut, 1e-9)
 
 
-def _factor_slip(ratio: float, rtol: float, unit: str, both_directions: bool) -> str | None:
-    """The slip behind an answer that is ``ratio`` times the right one, in either direction."""
-    times = max(ratio, 1 / ratio)
-    asked = f" The answer is asked in {unit}." if unit else ""
-    bytes_asked = not unit or "B" in unit or "byte" in unit
-    for power in range(1, 5) if bytes_asked else ():
-        if _close(times, 1.024**power, min(rtol, 0.004)):
-            return f"Decimal and binary prefixes are mixed: GB counts by thousands, GiB by powers of two.{asked}"
-        if _close(times, 1024.0**power, min(rtol, 0.004)):
-            return f"A binary prefix (KiB, MiB, GiB) is too many or too few.{asked}"
-    if _close(times, 8, rtol):
+def _two_digits(answer: float, expected: float) -> bool:
+    """Whether ``answer`` is the right one with two significant digits instead of three."""
+    return agrees(answer, expected, digits=2) and close(float(f"{answer:.1e}"), answer, 1e-9)
+
+
+def _sizes(unit: str) -> bool:
+    """Whether ``unit`` is one of bytes or of a rate: only those have binary prefixes, and bits."""
+    return "B" in unit or "byte" in unit
+
+
+def _factor_slip(answer: float, expected: float, unit: str, both_directions: bool) -> str | None:
+    """The slip behind an answer that is the right one times or over a telling factor."""
+    def off_by(factor: float) -> bool:
+        return agrees(answer, expected * factor) or agrees(answer, expected / factor)
+
+    asked = f" The answer is asked in {unit}."
+    times = max(answer / expected, expected / answer)
+    if _sizes(unit) and any(close(times, 1.024**power, PREFIX) for power in range(1, 5)):
+        return f"Decimal and binary prefixes are mixed: GB counts by thousands, GiB by powers of two.{asked}"
+    if _sizes(unit) and any(close(times, 1024.0**power, PREFIX) for power in range(1, 5)):
+        return f"A binary prefix (KiB, MiB, GiB) is too many or too few.{asked}"
+    if _sizes(unit) and off_by(8):
         return f"Off by a factor of eight: bits and bytes, or the eight GPUs of a node, are mixed up.{asked}"
-    if _close(times, 100, rtol) and unit in ("", "%", "share"):
+    if unit in ("%", "share") and off_by(100):
         return "Percent and share are mixed up: " + ("percent is asked." if unit == "%" else "a share is asked.")
     power = round(math.log10(times))
-    if power and _close(times, 10.0**power, rtol):
-        return f"The digits are right and the power of ten is not: look at the prefixes (kilo, mega, giga).{asked}"
-    if both_directions and _close(times, 2, rtol):
+    if unit and power and off_by(10.0**power):
+        return "The digits are right and the power of ten is not" + (
+            f": look at the prefixes (kilo, mega, giga).{asked}" if _sizes(unit) else f".{asked}")
+    if both_directions and off_by(2):
         return "Off by a factor of two: one direction and the sum of both are mixed up."
     return None
 
 
-def slip(answer: Any, expected: Any, unit: str = "", rtol: float = ROUNDED, both_directions: bool = False) -> str:
-    """The hint for a wrong number, from how it compares with the right one.
+def slip(answer: Any, expected: Any, unit: str = "", both_directions: bool = False) -> str:
+    """The hint for a wrong number, from how it compares with the right one; ``unit`` says which slips can happen.
 
-    >>> slip(50e9, 400e9)
-    'Off by a factor of eight: bits and bytes, or the eight GPUs of a node, are mixed up.'
+    >>> slip(50e9, 400e9, "B/s")
+    'Off by a factor of eight: bits and bytes, or the eight GPUs of a node, are mixed up. The answer is asked in B/s.'
     """
     try:
-        answer, expected, rtol = float(_number(answer)), float(_number(expected)), max(rtol, ROUNDED)
-        ratio = answer / expected
-        if ratio < 0:
-            return "The sign is wrong." if _close(-answer, expected, rtol) else WRONG_VALUE
-        return _factor_slip(ratio, rtol, unit, both_directions) or WRONG_VALUE
-    except (ZeroDivisionError, OverflowError):  # no ratio, or a number too large for a float
+        answer, expected = float(_number(answer)), float(_number(expected))
+        if close(-answer, expected, PREFIX):
+            return "The sign is wrong."
+        if answer < 0 < expected:
+            return NEGATIVE
+        return _factor_slip(answer, expected, unit, both_directions) or WRONG_VALUE
+    except (ValueError, ZeroDivisionError, OverflowError):  # no ratio, or a number too large for a float
         return WRONG_VALUE
 
 
@@ -109,11 +141,11 @@ class NumberCheck:
 
     expected         returns the right value; dtlib computes it when the answer comes, so it stands nowhere
     hints            pairs of a wrong value (or a function that returns it) and the hint that it deserves
-    rtol             relative tolerance; unless given, three significant digits, and a whole number (an int) exactly
+    rtol             how far off an estimate may be, where three significant digits would ask too much
     both_directions  the exercise turns on per-direction bandwidth: a factor of two gets its hint
     explanation      shown after the pass
 
-    Slips of unit, prefix, percent, sign and off-by-one get their hints without being listed.
+    Slips of unit, prefix, percent, sign and off-by-one get their hints without being listed, where the unit has them.
 
     >>> check = NumberCheck(lambda: 16 * 405e9 / 1e12, unit="TB", hints=((2 * 0.405, "Only the weights."),))
     >>> check(...).status, check(6.48), check(0.81)
@@ -123,7 +155,7 @@ class NumberCheck:
     expected: Callable[[], Any]
     unit: str = ""
     hints: tuple[tuple[Any, str], ...] = ()
-    rtol: float | None = None
+    rtol: float = 0.0
     both_directions: bool = False
     explanation: str = ""
 
@@ -143,19 +175,25 @@ class NumberCheck:
         if problem:
             return hint(problem)
         answer, expected = _number(answer), _number(self.expected())
-        if self._is(answer, expected, self.rtol):
+        if _right(answer, expected, self.rtol):
             return passed(self.explanation)
-        for wrong, text in self.mistakes:
-            if self._is(answer, _number(wrong)):
-                return hint(text)
-        if isinstance(expected, int) and abs(answer - expected) == 1:
-            return hint("Off by one: decide whether the first, the last or the rank itself counts.")
-        return hint(slip(answer, expected, self.unit, self.rtol or 0, self.both_directions))
+        return hint(self._hint(answer, expected))
 
-    def _is(self, answer: float, target: float, rtol: float | None = None) -> bool:
-        try:
-            if rtol is None and isinstance(target, int):
-                rtol = 1e-12 if isinstance(answer, float) else 0  # 30 * 0.1 is meant to be 3
-            return _right_to_three_digits(answer, target) if rtol is None else _close(answer, target, rtol)
-        except OverflowError:  # a whole number too large to be compared with a fraction
-            return False
+    def _hint(self, answer: int | float, expected: int | float) -> str:
+        wrongs = [(_number(wrong), text) for wrong, text in self.mistakes]
+        exactly = [text for wrong, text in wrongs if close(answer, wrong, 1e-9)]
+        if exactly:
+            return exactly[0]
+        if isinstance(expected, int) and abs(answer - expected) == 1:
+            return "Off by one: decide whether the first, the last or the rank itself counts."
+        if isinstance(expected, float) and _two_digits(answer, expected):  # 13 may be short for a listed 12.95, and for 13.2
+            return TOO_FEW_DIGITS
+        return next((text for wrong, text in wrongs if _right(answer, wrong)),
+                    slip(answer, expected, self.unit, self.both_directions))
+
+
+def _right(answer: int | float, target: int | float, rtol: float = 0.0) -> bool:
+    """The rule: three significant digits, or ``rtol`` where that is wider; a whole number as it is."""
+    if isinstance(target, int):
+        return close(answer, target, 1e-12 if isinstance(answer, float) else 0)  # 30 * 0.1 is meant to be 3
+    return agrees(answer, target) or close(answer, target, rtol)

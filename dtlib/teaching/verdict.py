@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-__all__ = ["NOT_ATTEMPTED", "Verdict", "hint", "passed"]
+__all__ = ["NOT_ATTEMPTED", "Verdict", "hint", "passed", "sentence"]
 
 Status = Literal["not attempted", "pass", "hint"]
 
@@ -55,3 +55,12 @@ def passed(explanation: str = "") -> Verdict:
 
 def hint(message: str) -> Verdict:
     return Verdict("hint", message)
+
+
+def sentence(text: str) -> str:
+    """``text`` as a sentence: a capital at the start, and a mark at the end.
+
+    >>> sentence("rank 0 lacks a chunk"), sentence("is it yielded?")
+    ('Rank 0 lacks a chunk.', 'Is it yielded?')
+    """
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")

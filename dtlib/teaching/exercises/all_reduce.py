@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.facts.registry import accelerator, run
+from dtlib.facts.registry import accelerator, model, run
 from dtlib.facts.sweeps import sweep
 from dtlib.formulas.collectives import algorithm_bandwidth_Bps, bus_bandwidth_Bps, bytes_sent, cost, messages
+from dtlib.formulas.memory import training_state
 from dtlib.formulas.regimes import balance_bytes
 from dtlib.simulators import checker
 from dtlib.simulators.collectives import ALGORITHMS, make
 from dtlib.simulators.execute import contributions
 from dtlib.simulators.schedule import Schedule
 from dtlib.teaching.checks import FunctionCheck, NumberCheck, define
+from dtlib.teaching.verdict import sentence
 from dtlib.units import MB, GiB, KiB, MiB, binary, duration
 
 __all__ = ["check_balance", "check_bus_bandwidth", "check_choice", "check_ring", "check_ring_bytes", "check_ring_steps"]
@@ -33,10 +35,15 @@ check_ring_steps = define(
         explanation="Two phases of K - 1 steps: the chunk visits all the others to be summed, and again to be copied."))
 
 
+def _whole_gradient_B() -> float:
+    """The BF16 gradient of Llama 3 405B; the parameter count as printed, 405e9."""
+    return training_state(model("Llama-3.1-405B")["parameters_rounded"].value, gradient_dtype="bf16").gradients
+
+
 def _llama_gradient_B() -> float:
-    """The BF16 gradient of one GPU's share of Llama 3 405B; the parameter count as printed, 405e9."""
+    """The part of it that belongs to the parameters of one GPU."""
     llama = run("Llama-3-405B")
-    return 2 * 405e9 / (llama["tp"].value * llama["pp"].value)
+    return _whole_gradient_B() / (llama["tp"].value * llama["pp"].value)
 
 
 def _llama_ranks() -> int:
@@ -49,15 +56,15 @@ check_ring_bytes = define(
          "ranks all-reduces that gradient. How many bytes does each rank send?",
     check=NumberCheck(
         lambda: bytes_sent("all_reduce", "ring", _llama_gradient_B(), _llama_ranks()), unit="bytes",
-        hints=((lambda: 2 * _llama_gradient_B(), "That is the limit for very many ranks. Here there are a known number."),
+        hints=((lambda: 2 * _llama_gradient_B(), "That is the limit for very many ranks. Here their number is known."),
                (_llama_gradient_B, "That is the gradient S itself. How often does a rank send as much as that?"),
                (lambda: bytes_sent("reduce_scatter", "ring", _llama_gradient_B(), _llama_ranks()),
                 "That is the reduce-scatter alone. The all-gather sends as much again."),
                (lambda: bytes_sent("all_reduce", "naive", _llama_gradient_B(), _llama_ranks()),
                 "That is what rank 0 sends in the naive way. A ring sends chunks of S / K."),
-               (lambda: bytes_sent("all_reduce", "ring", 2 * 405e9, _llama_ranks()),
-                "That all-reduces the gradient of the whole model. A GPU holds a part of it."),),
-        rtol=0.002, explanation="And it receives as many, at the same time."))
+               (lambda: bytes_sent("all_reduce", "ring", _whole_gradient_B(), _llama_ranks()),
+                "That all-reduces the gradient of the whole model. A GPU holds a part of it.")),
+        explanation="And it receives as many, at the same time."))
 
 MEASURED_B = 16 * MiB
 
@@ -104,12 +111,12 @@ check_balance = define(
 def _judge_ring(steps: Any, ranks: int) -> str | None:
     """What is wrong with ``steps`` as a ring all-reduce, or None."""
     try:
-        schedule = Schedule("this schedule", "all_reduce", ranks, ranks, steps)
+        schedule = Schedule("your schedule", "all_reduce", ranks, ranks, steps)
     except (TypeError, ValueError) as error:
-        text = f"{error}."
+        text = sentence(str(error))
         return f"{text} A ring is closed: what follows the last one is the first." if "does not exist" in text else text
     report = checker.check(schedule)
-    return _dear(schedule) if report.ok else _diagnosis(schedule) or f"{report.faults[0]}."
+    return _dear(schedule) if report.ok else _diagnosis(schedule) or sentence(str(report.faults[0]))
 
 
 def _dear(schedule: Schedule) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dtlib.formulas.barrier import expected_maximum_s, slowdown_of_lower_rate, step_time_s
-from dtlib.formulas.step_time import jitter
+from dtlib.formulas.jitter import jitter
 from dtlib.teaching.checks import FunctionCheck, NumberCheck, define
 
 __all__ = ["check_defect_share", "check_expected_step", "check_exponential_step", "check_slow_rank", "check_slowdown"]
@@ -45,10 +45,11 @@ check_exponential_step = define(
     task="A rank's step takes 9.5 s plus an exponential delay of mean 0.5 s. The expected step of 1,000 ranks, in seconds? "
          "The largest of n exponential delays of mean s is s (1 + 1/2 + ... + 1/n) on average.",
     check=NumberCheck(
-        lambda: expected_maximum_s(jitter("exponential", 10.0, 0.5), 1000), unit="s", rtol=0.002,
+        lambda: expected_maximum_s(jitter("exponential", 10.0, 0.5), 1000), unit="s",
         hints=((10.0, "This is the mean of one rank. The slowest of 1,000 is asked."),
                (10.0 + 0.5 * _harmonic(1000), "The mean delay is counted twice: the delay starts from 9.5 s."),
                (10.0 + 0.5 * math.sqrt(2 * math.log(1000)), "The square root belongs to a normal tail."),
+               (9.5 + 0.5 * math.log(1000), "The logarithm grows as the sum does, and is smaller: add up the thousand terms."),
                (0.5 * _harmonic(1000), "This is the delay alone: the fixed part comes on top."),
                (9.5 + 1000 * 0.5, "The delays run side by side: they are not added up.")),
         explanation="The sum of the 1/k grows like ln n, faster than the square root of it."))
@@ -59,13 +60,21 @@ check_slowdown = define(
     task="Write slowdown(rates): how many times longer a step takes when its ranks run at these shares of the usual speed.",
     check=FunctionCheck(
         lambda rates: slowdown_of_lower_rate(min(rates)),
-        cases=(([1.0, 1.0, 0.9],), ([0.5, 1.0, 0.9],), ([0.8, 0.95, 1.0, 0.9],), ([1.0],)),
+        # In the first case every mistake below gives another number, so that each hint is about its own.
+        cases=(([0.95, 0.7, 1.0, 0.8, 0.85, 0.9],), ([0.5, 1.0, 0.9],), ([1.0, 1.0, 0.9],), ([1.0],)),
         mistakes=((lambda rates: len(rates) / sum(rates), "This takes the mean speed. Who decides when the step ends?"),
                   (lambda rates: sum(1 / rate for rate in rates) / len(rates), "This is the mean of the ranks' times."),
                   (lambda rates: 1 / max(rates), "This is the fastest rank, and it waits."),
                   (lambda rates: 2 - min(rates), "This adds what is missing to 1: right for a rank that takes so much "
                                                  "longer. Here a speed is given."),
                   (min, "This is the throughput that is kept. The step gets longer, so the answer is at least 1."),
+                  (lambda rates: 1 / min(rates) - 1, "This is the time added, as a share of the usual step. The step itself "
+                                                     "is asked."),
+                  (lambda rates: 2 - sum(rates) / len(rates), "This adds the mean loss of speed to 1. Who decides when the step "
+                                                              "ends, and how does time follow from speed?"),
+                  (lambda rates: sum(rates) / len(rates), "This is the mean speed. A time is asked, and it is at least 1."),
+                  (lambda rates: 1 / float(np.median(rates)), "This is the rank in the middle, and half of them are slower."),
+                  (lambda rates: 1 / rates[0], "The first rank of the list need not be the slowest."),
                   (lambda rates: 1 / rates[-1], "The last rank of the list need not be the slowest.")),
         explanation="Work over speed, for the slowest."))
 
@@ -90,11 +99,15 @@ check_expected_step = define(
     task="Write expected_step(times_s, ranks): the expected maximum of so many independent draws from a list of measured "
          "times, each equally likely. Exact, without random numbers.",
     check=FunctionCheck(
-        expected_step,
-        cases=(([1.0, 3.0], 2), ([1.0, 3.0], 1), ([4.0, 1.0, 2.0], 3), ([10.0] * 99 + [11.0], 100), ([7.0], 5)),
+        expected_step, unit="s",
+        cases=(([3.0, 1.0, 2.0, 1.0], 2), ([1.0, 3.0], 1), ([4.0, 1.0, 2.0], 3), ([10.0] * 99 + [11.0], 100), ([7.0], 5)),
         mistakes=((lambda times_s, ranks: sum(times_s) / len(times_s), "This is the mean of one rank: it is right for one "
                                                                       "rank only."),
                   (lambda times_s, ranks: max(times_s), "The slowest time on the list is a bound: not every step draws it."),
+                  (lambda times_s, ranks: expected_step(sorted(set(times_s)), ranks),
+                   "Equal times count once here, and a time that was measured twice is twice as likely."),
+                  (lambda times_s, ranks: float(np.median(times_s)), "This is the median of one rank. The slowest of several "
+                                                                     "is asked."),
                   (_without_differences, "The powers give the chance of at most this time. The chance of exactly this time "
                                          "is the difference of two of them."),
                   (_unsorted, "The i-th time has i times at or below it only once they are sorted.")),

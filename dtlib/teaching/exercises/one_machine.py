@@ -45,6 +45,11 @@ def _mixtral(count: float, stage: int, gradient_dtype: str = "fp32") -> float:
     return sharded_state(count, 64, stage=stage, gradient_dtype=gradient_dtype).total
 
 
+def _mixtral_by_bytes(weights: float, gradients: float, optimizer: float) -> float:
+    """Bytes on a rank that keeps so many bytes of each part per parameter."""
+    return parameters(_MIXTRAL) * (weights + gradients + optimizer)
+
+
 check_stage_2_mixtral = define(
     "one-machine-stage-2-mixtral", chapter="one-machine", title="Mixtral at stage 2", kind="compute",
     minutes=4, points=2,
@@ -56,6 +61,12 @@ check_stage_2_mixtral = define(
                 "That counts the parameters that work on one token. Which experts have to be in memory?"),
                (lambda: _mixtral(8 * 7e9, 2), "Eight times 7 billion is the name; the experts share everything else."),
                (lambda: _mixtral(parameters(_MIXTRAL), 2, "bf16"), "That has BF16 gradients, and FP32 is asked."),
+               (lambda: _mixtral_by_bytes(weights=2, gradients=4 / 64, optimizer=12),
+                "That leaves the optimizer state whole: stage 2 divides what stage 1 does, and more."),
+               (lambda: _mixtral_by_bytes(weights=4, gradients=4 / 64, optimizer=12 / 64),
+                "That has weights of FP32. Only the gradients are: the weights stay BF16."),
+               (lambda: _mixtral_by_bytes(weights=4, gradients=2 / 64, optimizer=12 / 64),
+                "That swaps the two: the gradients are FP32, and the weights BF16."),
                (lambda: _mixtral(parameters(_MIXTRAL), 3), "That divides every part. Which does stage 2 leave whole?"),
                (lambda: _mixtral(parameters(_MIXTRAL), 1), "That leaves the gradients whole, as stage 1 does."),
                (lambda: _mixtral(parameters(_MIXTRAL), 0), "That divides nothing: it is the whole state.")),
@@ -75,8 +86,8 @@ def _mt_nlg_gpus() -> int:
 check_bytes_per_parameter = define(
     "one-machine-bytes-per-parameter", chapter="one-machine", title="Which gradients?", kind="compute",
     minutes=4, points=2,
-    task="A paper draws 31.64 GiB of parameters, gradients and optimizer on each of 8 x 35 GPUs that hold one copy of "
-         "a model of 530 billion parameters. How many bytes per parameter are these?",
+    task="Published data put 31.64 GiB of parameters, gradients and optimizer on each of 8 x 35 GPUs that hold one copy "
+         "of a model of 530 billion parameters. How many bytes per parameter are these?",
     check=NumberCheck(
         lambda: _mt_nlg_bytes(_MT_NLG["state_memory"].value, _mt_nlg_gpus()), unit="bytes per parameter", rtol=0.005,
         hints=((lambda: _mt_nlg_bytes(_MT_NLG["state_memory"].value / GiB * 1e9, _mt_nlg_gpus()),
@@ -86,6 +97,10 @@ check_bytes_per_parameter = define(
                (lambda: _mt_nlg_bytes(_MT_NLG["state_memory"].value, 1),
                 "That divides what one GPU holds by the parameters of the whole model.")),
         explanation="FP32 gradients explain it. Read as GB, the same figure would have looked like BF16 ones."))
+
+
+_ZERO_EXAMPLE = registry.fact("zero-example.parameters").value
+_8B = registry.model("Llama-3.1-8B")["parameters"].value
 
 
 def _sharded(parameters: int, ranks: int, stage: int, gradient_dtype: str = "bf16") -> float:
@@ -105,6 +120,12 @@ def _whole_master(parameters: int, ranks: int, stage: int) -> float:
     return _sharded(parameters, ranks, stage) + (master - master / ranks if stage else 0)
 
 
+def _whole_division(parameters: int, ranks: int, stage: int) -> float:
+    """Bytes per parameter divided with //, before they are multiplied."""
+    first_stages = {3: 2, 2: 2, 1: 12}  # bytes of weights, gradients and optimizer, by the stage that divides them
+    return parameters * sum(size // (ranks if stage >= first else 1) for first, size in first_stages.items())
+
+
 check_sharded_bytes = define(
     "one-machine-sharded-bytes", chapter="one-machine", title="ZeRO in one function", kind="implement",
     minutes=6, points=3,
@@ -112,7 +133,7 @@ check_sharded_bytes = define(
          "BF16 gradients.",
     check=FunctionCheck(
         lambda parameters, ranks, stage: _sharded(parameters, ranks, stage),
-        cases=tuple((7_500_000_000, 64, stage) for stage in range(4)) + ((8_030_261_248, 1, 3), (1000, 3, 2)),
+        unit="bytes", cases=(*((_ZERO_EXAMPLE, 64, stage) for stage in range(4)), (_8B, 1, 3), (_8B, 3, 2)),
         mistakes=(
             (lambda parameters, ranks, stage: _sharded(parameters, ranks, 3 if stage else 0),
              "Everything is divided from the first stage on. What does this stage leave whole?"),
@@ -123,11 +144,12 @@ check_sharded_bytes = define(
             (lambda parameters, ranks, stage: _sharded(parameters, ranks, 0), "Nothing is divided at any stage."),
             (_own_part_only, "A stage divides its own part and those of the stages before it."),
             (_whole_master, "The optimizer state is more than the moments: the master weights belong to it."),
+            (_whole_division, "The optimizer state is gone altogether. (12 // ranks is none for many ranks: divide with /.)"),
             (lambda parameters, ranks, stage: _sharded(parameters, ranks, stage) * ranks,
              "That is the sum over all ranks. What is on one of them?"),
             (lambda parameters, ranks, stage: _sharded(parameters, ranks, stage, "fp32"),
              "That has gradients of FP32, and BF16 is asked.")),
-        explanation="One rank holds the whole state, whatever the stage."))
+        explanation="On a single rank every stage keeps the whole state: there is nobody to share it with."))
 
 
 def _model(config: dict[str, Any]) -> Architecture:
@@ -161,7 +183,7 @@ check_count_parameters = define(
         cases=((_config("Llama-3.1-8B"),), (_config("Llama-2-70B"),), (_config("Llama-3.1-8B", tied=True),)),
         mistakes=(
             (lambda config: _count({**config, "kv_heads": config["heads"]}),
-             "K and V are made as wide as Q. How many heads do they have?"),
+             "Keys and values are made as wide as queries. How many heads do they have?"),
             (lambda config: parameters(replace(_model(config), gated=False)),
              "The MLP has two matrices. What does the gate need?"),
             (lambda config: _count({**config, "tied": True}),
@@ -169,7 +191,9 @@ check_count_parameters = define(
             (lambda config: _count({**config, "tied": False}),
              "The head is tied here: its matrix is the embedding again."),
             (_without_norms, "The norms are missing: they are vectors, and parameters all the same."),
+            (lambda config: _count(config) - config["layers"] * config["hidden"],
+             "A layer has two norms, one before attention and one before the MLP, and one of them is counted."),
             (lambda config: _count(config) - config["hidden"], "One norm is missing: the one after the last layer."),
             (lambda config: _count(config) - config["layers"] * config["hidden"] ** 2,
-             "Attention has four matrices, and one as large as Q is missing.")),
+             "Attention has four matrices, and one as large as the query's is missing.")),
         explanation="These are the published counts, to the last parameter."))
