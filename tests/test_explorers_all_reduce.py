@@ -55,7 +55,7 @@ def test_ledger_L06_and_L07_formula_schedule_clock_and_explorer_agree(ranks):
 
     last = views.ring.shown(ranks=ranks, step=2 * (ranks - 1)).readouts
     assert last["step"] == f"{2 * (ranks - 1)} of {2 * (ranks - 1)}" and last["complete"] == f"{ranks} of {ranks}"
-    chunks, of, shown_share = re.fullmatch(r"(\d+) of (\d+) chunks = ([\d.]+) S", last["sent"]).groups()
+    chunks, of, shown_share = re.fullmatch(r"(\d+) × S/(\d+) = ([\d.]+) × S", last["sent"]).groups()
     assert Fraction(int(chunks), int(of)) == share and float(shown_share) == pytest.approx(float(share), rel=5e-3)
     bytes_shown = curve(views.bytes_per_rank.shown(payload=GB), "ring", "ranks", "sent_GB")
     if ranks in bytes_shown:
@@ -84,7 +84,7 @@ def test_every_step_of_the_ring_moves_one_chunk_a_rank(ranks):
         assert changed == {(row["rank"], row["chunk"]) for row in arrivals}
         complete = max(0, step - ranks + 2)
         assert shown.readouts["complete"] == f"{complete} of {ranks}"
-        assert f"has sent {step} of {ranks} chunks and holds {complete} complete" in shown.says
+        assert f"has sent {step} chunk{'' if step == 1 else 's'} of S/{ranks} and holds {complete} complete" in shown.says
         held = now
 
 
@@ -112,7 +112,7 @@ def test_another_ring_would_be_noticed(monkeypatch):
 
 def test_bytes_of_the_busiest_rank():
     shown = views.bytes_per_rank.shown(ranks=1024, payload=GB)
-    assert shown.readouts == {"ring": "2 GB", "tree": "10 GB", "naive": "1.02 TB"}
+    assert shown.readouts == {"ring": "1.998 GB", "tree": "10 GB", "naive": "1.023 TB"}
     for name, key in (("ring", "ring"), ("naive tree", "tree"), ("naive (rank 0)", "naive")):
         drawn = curve(shown, name, "ranks", "sent_GB")
         for ranks in (2, 8, 64):
@@ -154,11 +154,35 @@ def test_the_regimes_meet_where_half_of_the_time_is_latency(ranks):
     assert cost.latency_s == pytest.approx(cost.transfer_s)
     shown = views.time_against_size.shown(ranks=ranks, latency=5e-6, bandwidth=50e9)
     [shade] = shown.tables["shade"]
-    assert shade["to"] == pytest.approx(balance)
+    assert shade["to"] == pytest.approx(balance) and shown.tables["edge"] == [{"edge": shade["to"]}]
     for row in shown.tables["asymptotes"]:
         total = curve(shown, "ring", "payload", "time_s")[row["size"]]
         assert total == pytest.approx(row["floor_s"] + row["wire_s"])
         assert (row["floor_s"] > row["wire_s"]) == (row["size"] < balance)
+
+
+def test_an_edge_beyond_the_chart_is_not_drawn():
+    shown = views.time_against_size.shown(ranks=16_384, latency=20e-6, bandwidth=450e9)
+    assert shown.readouts["balance"] == "137 GiB" and shown.tables["edge"] == []
+    [shade] = shown.tables["shade"]
+    assert shade["to"] == views.WIDEST and (shade["left"], shade["right"]) == ("◂ latency", "")
+
+
+def test_both_dotted_lines_are_named_on_the_lines():
+    for at in views.time_against_size.states():
+        tables = views.time_against_size.at(at).tables
+        parts = {row["size"]: row for row in tables["asymptotes"]}
+        latency, wire = tables["names"]
+        assert latency["start"] + latency["end"] == "latency part" and wire["under"] == "bytes part"
+        assert latency["part_s"] == parts[latency["size"]]["floor_s"]
+        assert wire["part_s"] == parts[wire["size"]]["wire_s"] > views.TIMES[0]
+
+
+@pytest.mark.parametrize("explorer", [views.bytes_per_rank, views.time_against_size, views.time_against_ranks],
+                         ids=lambda e: e.name)
+def test_legend_symbols_have_no_dashed_outline(explorer):
+    [legend] = encode.explorer_spec(explorer)["vega"]["legends"]
+    assert "strokeDash" not in legend and "shape" in legend
 
 
 def test_a_balance_needs_messages_and_a_fixed_latency():
@@ -257,7 +281,7 @@ def test_an_incomplete_sweep_is_refused(tmp_path, old, new, complaint):
 def test_a_sweep_of_an_unknown_source_or_size_is_refused(tmp_path):
     with pytest.raises(ValueError, match="payload_bytes must be one of"):
         sweep("nccl-8xh100").at(9)
-    with pytest.raises(ValueError, match="sweep must be one of 'nccl-8xh100', got 'nccl'"):
+    with pytest.raises(ValueError, match="sweep must be one of 'nccl-8xh100', .*, got 'nccl'"):
         sweep("nccl")
 
 

@@ -30,7 +30,7 @@ def test_ledger_L04_and_careful_18_longer_and_slower_are_shown_apart():
 
 def test_ledger_L05_a_dead_rank_idles_all_the_others():
     assert one_slow_rank.shown(ranks=16_384).readouts["dead"] == "16,383 GPUs"
-    assert one_slow_rank.shown(ranks=16_384, percent=10).readouts["waiting"] == "16,383 GPU-s"  # 1 s each
+    assert one_slow_rank.shown(ranks=16_384, percent=10).readouts["waiting"] == "16,383 GPU\N{NON-BREAKING HYPHEN}s"  # 1 s each
 
 
 def test_the_bars_are_eight_ranks_that_end_together():

@@ -125,7 +125,7 @@ def test_every_state_of_state_by_parts_agrees_with_exact_fractions():
 def test_the_sentence_of_state_by_parts_at_the_extremes():
     one, many = state_by_parts.shown(stage=0, ranks=1).says, state_by_parts.shown(stage=3, ranks=1024).says
     assert one.startswith("At ZeRO stage 0 one rank alone holds 120 GB of the 120 GB of state; every part")
-    assert many.startswith("At ZeRO stage 3 each of 1,024 ranks holds 117 MB of the 120 GB of state; no part")
+    assert many.startswith("At ZeRO stage 3 each of 1,024 ranks holds 117 MB of the 120 GB of state; every part of it is divided")
     assert "; 15 GB of it, the weights, is" in state_by_parts.shown(stage=2).says
     assert "; 30 GB of it, the weights and gradients, is" in state_by_parts.shown(stage=1).says
 

@@ -6,10 +6,11 @@ from types import ModuleType
 from typing import TypeVar
 
 from dtlib.views.explorer import Explorer
-from dtlib.views.explorers import all_reduce, barrier, landing, one_machine
+from dtlib.views.explorers import all_reduce, barrier, hierarchy, landing, one_machine
 from dtlib.views.prediction import Prediction
 from dtlib.views.predictions import all_reduce as all_reduce_predictions
 from dtlib.views.predictions import barrier as barrier_predictions
+from dtlib.views.predictions import hierarchy as hierarchy_predictions
 from dtlib.views.predictions import one_machine as one_machine_predictions
 
 __all__ = ["EXPLORERS", "PREDICTIONS"]
@@ -25,5 +26,5 @@ def _named(kind: type[View], *modules: ModuleType) -> dict[str, View]:
     return named
 
 
-EXPLORERS = _named(Explorer, landing, one_machine, barrier, all_reduce)
-PREDICTIONS = _named(Prediction, one_machine_predictions, barrier_predictions, all_reduce_predictions)
+EXPLORERS = _named(Explorer, landing, one_machine, barrier, all_reduce, hierarchy)
+PREDICTIONS = _named(Prediction, one_machine_predictions, barrier_predictions, all_reduce_predictions, hierarchy_predictions)

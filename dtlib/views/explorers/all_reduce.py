@@ -13,7 +13,7 @@ from dtlib.simulators.collectives import make
 from dtlib.simulators.execute import run
 from dtlib.units import GB, MB, GiB, KiB, MiB, binary, count_text, duration, si
 from dtlib.views.explorer import Column, Control, Explorer, Shown
-from dtlib.views.theme import COLORS, DASHES, INK, SHAPES
+from dtlib.views.theme import COLORS, DASHES, INK, SECONDS, SHAPES
 
 __all__ = ["bytes_per_rank", "ring", "time_against_ranks", "time_against_size"]
 
@@ -23,20 +23,24 @@ ROOT = "naive (rank 0)"
 NAMES = (*ALGORITHMS.values(), ROOT)
 
 
-def _channel(kind: type, looks: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+def _channel(kind: type, looks: tuple[Any, ...], names: tuple[str, ...], **legend: Any) -> Any:
     look = dict(zip(NAMES, looks, strict=True))
-    return kind("algorithm:N", title=None, legend=alt.Legend(symbolSize=110),
-                scale=alt.Scale(domain=list(names), range=[look[name] for name in names]))
+    return kind("algorithm:N", title=None, scale=alt.Scale(domain=list(names), range=[look[name] for name in names]), **legend)
 
 
 def _curves(names: tuple[str, ...], x: Any, y: Any) -> tuple[Any, Any]:
     """A line for each of these algorithms, and sparse points on it where ``mark`` is true."""
-    color, dash = _channel(alt.Color, COLORS, names), _channel(alt.StrokeDash, DASHES, names)
-    shape = _channel(alt.Shape, SHAPES, names)
-    shape.legend = None
+    symbols = alt.Legend(symbolSize=110)
+    color, shape = _channel(alt.Color, COLORS, names, legend=symbols), _channel(alt.Shape, SHAPES, names, legend=symbols)
+    dash = _channel(alt.StrokeDash, DASHES, names, legend=None)
     base = alt.Chart(alt.NamedData("curves")).encode(x=x, y=y, color=color)
     return (base.mark_line(clip=True).encode(strokeDash=dash),
             base.transform_filter("datum.mark").mark_point(opacity=1, clip=True).encode(shape=shape))
+
+
+def _layered(*layers: Any) -> Any:
+    """The layers in one chart, whose legend shows colors and shapes; dashes there would be outlines of the shapes."""
+    return alt.layer(*layers).resolve_legend(strokeDash="independent")
 
 
 # --- The ring, step by step -------------------------------------------------------------------------------------------
@@ -77,10 +81,10 @@ def _ring(ranks: int, step: int) -> Shown:
     frame = [{"x": -EDGE, "x2": ranks - 1 + EDGE, "y": -ROW - 0.05, "y2": ranks - 1 + ROW + 0.05}]
     return Shown(
         {"cells": cells, "arrows": _arrows(now, ranks), "frame": frame},
-        {"phase": phase, "step": f"{step} of {steps}", "sent": f"{sent} of {ranks} chunks = {sent / ranks:.3g} S",
+        {"phase": phase, "step": f"{step} of {steps}", "sent": f"{sent} × S/{ranks} = {sent / ranks:.3g} × S",
          "complete": f"{complete} of {ranks}"},
-        f"Ring of {ranks} ranks, {f'after step {step} of {steps} ({phase})' if step else phase}: each rank has sent "
-        f"{sent} of {ranks} chunks and holds {complete} complete ones.")
+        f"Ring of {ranks} ranks, {f'after {step} of {steps} steps ({phase})' if step else phase}: each rank has sent "
+        f"{sent} chunk{'s' * (sent != 1)} of S/{ranks} and holds {complete} complete.")
 
 
 def _ring_chart() -> Any:
@@ -122,9 +126,9 @@ def _ring_chart() -> Any:
 ring = Explorer(
     name="ring", title="A ring all-reduce, chunk by chunk", model=_ring,
     controls=(Control("ranks", "Ranks K", tuple(range(2, MOST_RANKS + 1)), start=4),
-              Control("step", "Step", tuple(range(2 * MOST_RANKS - 1)), start=1, play=True,
+              Control("step", "Steps done", tuple(range(2 * MOST_RANKS - 1)), start=1, play=True,
                       limit=lambda ranks: len(make("all_reduce", "ring", ranks).steps) + 1)),
-    readouts={"phase": "Phase", "step": "Step", "sent": "Sent by each rank", "complete": "Complete chunks per rank"},
+    readouts={"phase": "Phase", "step": "Steps done", "sent": "Sent by each rank", "complete": "Complete chunks per rank"},
     columns={"rank": Column("Rank"), "chunk": Column("Chunk"), "held": Column("Contributions held"),
              "arrived": Column("In this step")},
     chart=_ring_chart(), height=380)
@@ -142,7 +146,7 @@ def _bytes_per_rank(ranks: int, payload: int) -> Shown:
     rows = [{"ranks": n, "algorithm": name, "sent_GB": sent / GB, "mark": True}
             for key, name in BYTES_OF.items()
             for n, sent in zip(BYTE_RANKS, bytes_sent("all_reduce", key, payload, counts), strict=True)]
-    sent = {key: si(bytes_sent("all_reduce", key, payload, ranks)) for key in BYTES_OF}
+    sent = {key: si(bytes_sent("all_reduce", key, payload, ranks), digits=4) for key in BYTES_OF}
     return Shown({"curves": rows, "here": [{"at": ranks}]}, sent,
                  f"All-reducing {si(payload)} over {count_text(ranks)} ranks, the busiest rank sends {sent['ring']} in a "
                  f"ring, {sent['tree']} in a naive tree and {sent['naive']} when rank 0 does everything.")
@@ -151,7 +155,7 @@ def _bytes_per_rank(ranks: int, payload: int) -> Shown:
 def _bytes_chart() -> Any:
     y = alt.Y("sent_GB:Q", title="Sent by the busiest rank (GB)", scale=alt.Scale(type="log", domain=[0.08, 1.3e4], nice=False),
               axis=alt.Axis(values=[0.1, 1, 10, 100, 1000, 10000], labelExpr="format(datum.value, ',')"))
-    return alt.layer(_here(), *_curves(tuple(BYTES_OF.values()), _ranks_axis(BYTE_RANKS[-1], (2, 8, 32, 128, 512)), y))
+    return _layered(_here(), *_curves(tuple(BYTES_OF.values()), _ranks_axis(BYTE_RANKS[-1], (2, 8, 32, 128, 512)), y))
 
 
 def _ranks_axis(most: int, values: tuple[int, ...]) -> Any:
@@ -180,6 +184,7 @@ RANKS = tuple(2**power for power in range(1, 15))
 SIZE_RANKS = (2, 4, 8, 16, 64, 256, 1024, 4096, 16384)
 PAYLOADS = tuple(2**power for power in range(10, 33, 2))
 TIMES = tuple(10.0**power for power in range(-6, 2))
+WIDEST = SIZES[-1] * 1.2  # the right border
 
 
 def _network(latencies_s: tuple[float, ...], bandwidths_Bps: tuple[float, ...]) -> tuple[Control, Control]:
@@ -200,7 +205,7 @@ def _fastest(payload: int, ranks: int, bandwidth: float, latency: float) -> str:
 
 def _time_curves(x: Any) -> tuple[Any, Any]:
     y = alt.Y("time_s:Q", title="Time", scale=alt.Scale(type="log", domain=[TIMES[0], TIMES[-1]], nice=False),
-              axis=alt.Axis(values=list(TIMES), labelExpr="format(datum.value, '~s') + 's'"))
+              axis=alt.Axis(values=list(TIMES), labelExpr=SECONDS))
     return _curves(tuple(ALGORITHMS.values()), x, y)
 
 
@@ -213,13 +218,19 @@ def _time_against_size(ranks: int, latency: float, bandwidth: float) -> Shown:
     floor = float(cost("all_reduce", "ring", 0, ranks, bandwidth_Bps=bandwidth, latency_s=latency).latency_s)
     balance = balance_bytes("all_reduce", "ring", ranks, bandwidth, latency)
     asymptotes = [{"size": size, "floor_s": floor, "wire_s": wire} for size, wire in zip(SIZES, parts.transfer_s, strict=True)]
-    edge = float(np.clip(balance, SIZES[0], SIZES[-1]))
-    along = np.log(edge / SIZES[0]) / np.log(SIZES[-1] / SIZES[0])  # a side of the edge is named where there is room
-    shade = [{"from": SIZES[0], "to": edge,
+    along = np.log(balance / SIZES[0]) / np.log(SIZES[-1] / SIZES[0])  # a side of the edge is named where there is room
+    shade = [{"from": SIZES[0], "to": float(min(balance, WIDEST)),
               "left": "◂ latency" if along > 0.25 else "", "right": "bytes ▸" if along < 0.8 else ""}]
+    edge = [{"edge": float(balance)}] if balance <= SIZES[-1] else []
+    drawn = next(place for place, row in enumerate(asymptotes) if row["wire_s"] >= TIMES[0])
+    middle = asymptotes[drawn + 3]
+    named = {"start": "", "end": "", "under": ""}
+    names = [{"size": SIZES[-1], "part_s": floor, **named, "end": "latency part"} if along < 0.75 else
+             {"size": SIZES[0], "part_s": floor, **named, "start": "latency part"},
+             {"size": middle["size"], "part_s": middle["wire_s"], **named, "under": "bytes part"}]
     whole = float(_curve("ring", GiB, ranks, bandwidth, latency))
     return Shown(
-        {"curves": rows, "asymptotes": asymptotes, "shade": shade},
+        {"curves": rows, "asymptotes": asymptotes, "shade": shade, "edge": edge, "names": names},
         {"floor": duration(floor), "balance": binary(balance), "gib": duration(whole),
          "small": _fastest(4 * KiB, ranks, bandwidth, latency), "large": _fastest(GiB, ranks, bandwidth, latency)},
         f"On {count_text(ranks)} ranks the ring never takes less than {duration(floor)}; it pays mostly latency below "
@@ -227,19 +238,23 @@ def _time_against_size(ranks: int, latency: float, bandwidth: float) -> Shown:
 
 
 def _size_chart() -> Any:
-    x = alt.X("payload:Q", title="Payload S", scale=alt.Scale(type="log", base=2, domain=[SIZES[0], SIZES[-1] * 1.2], nice=False),
+    x = alt.X("payload:Q", title="Payload S", scale=alt.Scale(type="log", base=2, domain=[SIZES[0], WIDEST], nice=False),
               axis=alt.Axis(values=[KiB, 32 * KiB, MiB, 32 * MiB, GiB], grid=False, labelExpr=(
                   f"datum.value < {MiB} ? datum.value / {KiB} + ' KiB' : "
                   f"datum.value < {GiB} ? datum.value / {MiB} + ' MiB' : datum.value / {GiB} + ' GiB'")))
     shade = alt.Chart(alt.NamedData("shade"))
     band = shade.mark_rect(color=COLORS[0], opacity=0.12).encode(x=alt.X("from:Q"), x2="to:Q")
-    edge = shade.mark_rule(color=COLORS[0], strokeWidth=1.5).encode(x="to:Q")
+    edge = alt.Chart(alt.NamedData("edge")).mark_rule(color=COLORS[0], strokeWidth=1.5).encode(x=alt.X("edge:Q"))
     left = shade.mark_text(align="right", dx=-5, fontSize=12).encode(x="to:Q", y=alt.value(12), text="left:N")
     right = shade.mark_text(align="left", dx=5, fontSize=12).encode(x="to:Q", y=alt.value(12), text="right:N")
+    dotted = {"strokeDash": [1, 4], "strokeWidth": 1.5, "color": INK}
     lines = alt.Chart(alt.NamedData("asymptotes"))
-    floor = lines.mark_line(strokeDash=[1, 4], strokeWidth=1.5, color=INK, clip=True).encode(x="size:Q", y="floor_s:Q")
-    wire = lines.mark_line(strokeDash=[1, 4], strokeWidth=1.5, color=INK, clip=True).encode(x="size:Q", y="wire_s:Q")
-    return alt.layer(band, edge, left, right, floor, wire, *_time_curves(x))
+    floor = lines.mark_line(**dotted).encode(x="size:Q", y="floor_s:Q")
+    wire = lines.transform_filter(f"datum.wire_s >= {TIMES[0]}").mark_line(**dotted).encode(x="size:Q", y="wire_s:Q")
+    names = alt.Chart(alt.NamedData("names")).encode(x="size:Q", y="part_s:Q")
+    texts = [names.mark_text(align=align, dx=dx, dy=dy, fontSize=11).encode(text=f"{where}:N")
+             for where, align, dx, dy in (("start", "left", 4, -9), ("end", "right", 0, -8), ("under", "left", 7, 7))]
+    return _layered(band, edge, left, right, floor, wire, *texts, *_time_curves(x))
 
 
 time_against_size = Explorer(
@@ -278,4 +293,4 @@ time_against_ranks = Explorer(
     readouts={"few": "Ring, 8 ranks", "hops": "Ring, 16,384: hops", "wire": "Ring, 16,384: bytes",
               "double": "Double tree, 16,384", "fastest": "Fastest on 16,384"},
     columns={"ranks": Column("Ranks K", ",d"), "algorithm": Column("Algorithm"), "time_s": Column("Time (s)", ".3~g")},
-    chart=alt.layer(*_time_curves(_ranks_axis(RANKS[-1], (2, 16, 128, 1024, 8192)))), height=340)
+    chart=_layered(*_time_curves(_ranks_axis(RANKS[-1], (2, 16, 128, 1024, 8192)))), height=340)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import altair as alt
 import numpy as np
 
 from dtlib.formulas.barrier import (
-    Distribution,
     expected_maximum_s,
     idle_ranks_after_failure,
     slowdown_of_longer_time,
     slowdown_of_lower_rate,
     step_time_s,
     throughput_kept,
+    waiting_s,
+    waiting_share,
 )
-from dtlib.formulas.step_time import JITTERS, jitter, waiting_s, waiting_share
+from dtlib.formulas.jitter import JITTERS, Distribution, jitter
 from dtlib.units import count_text, duration
 from dtlib.views.explorer import Column, Control, Explorer, Shown
 from dtlib.views.theme import COLORS, DASHES, INK
@@ -42,13 +44,14 @@ def _one_slow_rank(ranks: int, percent: int, meaning: str) -> Shown:
             for rank, time_s in enumerate(times_s[:RANKS_DRAWN])
             for state, start, end in (("computes", 0.0, time_s), ("waits", time_s, step_s))]
     step, wait = duration(step_s, 5), duration(idle_s.max(), 4)
-    slow = f"takes {percent}% longer" if meaning == LONGER else f"runs {percent}% slower"
+    slow = (f"takes {percent}% longer than the usual {duration(USUAL_S)}" if meaning == LONGER else
+            f"runs at {1 - percent / 100:.2f} of the usual speed")
     return Shown(
         {"ranks": bars, "step": [{"ends_s": step_s, "label": f"barrier: {step}"}]},
         {"step": step, "slowdown": f"{slowdown:.4f}×", "throughput": f"{1 / slowdown:.2%}",
-         "waiting": f"{_three_digits(idle_s.sum())} GPU-s", "share": f"{waiting_share(times_s):.2%}",
+         "waiting": f"{_three_digits(idle_s.sum())} GPU\N{NON-BREAKING HYPHEN}s", "share": f"{waiting_share(times_s):.2%}",
          "dead": f"{count_text(idle_ranks_after_failure(ranks))} GPUs"},
-        f"Rank {SLOW_RANK} {slow} than the usual {duration(USUAL_S)}: the other {count_text(ranks - 1)} ranks wait {wait} "
+        f"Rank {SLOW_RANK} {slow}: the other {count_text(ranks - 1)} ranks wait {wait} "
         f"each, and the step takes {step}.")
 
 
@@ -87,7 +90,7 @@ one_slow_rank = Explorer(
 
 
 RANKS = tuple(2**power for power in range(3, 18))
-NAMES = {"normal": "Normal", "lognormal": "Lognormal", "exponential": "Exponential", "uniform": "Uniform"}
+NAMES = {"normal": "Normal", "lognormal": "Lognormal", "exponential": "Exponential tail", "uniform": "Uniform"}
 ONE_IN = 10_000
 
 
@@ -105,30 +108,34 @@ def _expected_maximum(kind: str, percent: int, ranks: int) -> Shown:
     ratio, lost = ratios[RANKS.index(ranks)], 1 - throughput_kept(times, ranks)
     rare = times.quantile_s(1 - 1 / ONE_IN)
     return Shown(
-        {"curves": curves, "chosen": [{"n": n, "chosen": r} for n, r in zip(RANKS, ratios, strict=True)],
+        {"curves": curves, "chosen": [{"n": n, "of": NAMES[kind], "chosen": r} for n, r in zip(RANKS, ratios, strict=True)],
          "here": [{"at": ranks, "step": ratio, "label": f"{ratio:.3f}×"}]},
         {"step": f"{ratio:.4f}×", "lost": f"{lost:.2%}", "gpus": f"{count_text(lost * ranks)} of {count_text(ranks)}",
          "rare": f"{rare:.4f}×"},
-        f"{NAMES[kind]} step times with a spread of {percent}% on {count_text(ranks)} ranks: the slowest rank is expected at "
-        f"{ratio:.3f} times the mean, so waiting takes {lost:.1%} of the throughput.")
+        f"Step times with a spread of {percent}% ({NAMES[kind].lower()}) on {count_text(ranks)} ranks: the slowest is expected "
+        f"at {ratio:.3f} times the mean, so waiting takes {lost:.1%} of the throughput.")
 
 
 def _expected_maximum_chart() -> alt.LayerChart:
     shapes = list(NAMES.values())
     x_scale, y_scale = alt.Scale(type="log", base=2, domain=[RANKS[0], RANKS[-1]]), alt.Scale(domain=[1, 2.2])
     x_axis = alt.Axis(values=[8, 64, 512, 4096, 32_768], format=",")
-    color = alt.Color("shape:N", title=None, scale=alt.Scale(domain=shapes, range=list(COLORS[:4])))
+    dashes = [list(dash) for dash in DASHES[:4]]
+
+    def looks(field: str) -> dict[str, Any]:
+        return {"color": alt.Color(f"{field}:N", title=None, scale=alt.Scale(domain=shapes, range=list(COLORS[:4]))),
+                "strokeDash": alt.StrokeDash(f"{field}:N", title=None, scale=alt.Scale(domain=shapes, range=dashes))}
+
     lines = alt.Chart(alt.NamedData("curves")).mark_line(strokeWidth=1.5).encode(
         x=alt.X("ranks:Q", title="Ranks (log scale)", scale=x_scale, axis=x_axis),
-        y=alt.Y("ratio:Q", title="Expected step time / mean", scale=y_scale, axis=alt.Axis(tickCount=6)), color=color,
-        strokeDash=alt.StrokeDash("shape:N", title=None, scale=alt.Scale(domain=shapes, range=[list(d) for d in DASHES[:4]])))
-    chosen = alt.Chart(alt.NamedData("chosen")).mark_line(strokeWidth=7, opacity=0.22, color=INK).encode(
-        x=alt.X("n:Q", scale=x_scale), y=alt.Y("chosen:Q", scale=y_scale))
+        y=alt.Y("ratio:Q", title="Expected step time / mean", scale=y_scale, axis=alt.Axis(tickCount=6)), **looks("shape"))
+    chosen = alt.Chart(alt.NamedData("chosen")).mark_line(strokeWidth=4).encode(
+        x=alt.X("n:Q", scale=x_scale), y=alt.Y("chosen:Q", scale=y_scale), **looks("of"))
     here = alt.Chart(alt.NamedData("here")).encode(x=alt.X("at:Q", scale=x_scale), y=alt.Y("step:Q", scale=y_scale))
     point = here.mark_point(size=130, color=INK, opacity=1)
     label = here.mark_text(align="right", baseline="bottom", dx=-8, dy=-8, fontSize=14, fontWeight="bold", color=INK).encode(
         text="label:N")
-    return alt.layer(chosen, lines, point, label)
+    return alt.layer(lines, chosen, point, label)
 
 
 expected_maximum = Explorer(

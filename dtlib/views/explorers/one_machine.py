@@ -33,6 +33,8 @@ PARAMETERS: dict[str, float] = {
     "Llama 3.1 405B, exact": _exact("Llama-3.1-405B"),
     "DeepSeek-V3": _exact("DeepSeek-V3"),
 }
+SAID = {"405 billion parameters": "a model of 405 billion parameters",
+        "Llama 3.1 405B, exact": "Llama 3.1 405B, counted exactly,"}
 ACCELERATORS = {"H100": "H100-SXM", "H200": "H200-SXM", "B200": "B200-SXM", "MI300X": "MI300X"}
 MEMORY_B = {name: registry.accelerator(key).memory_B for name, key in ACCELERATORS.items()}
 DEVICES = (1, 2, 4, 8, 16, 32, 64, 80, 81, 82, 128, 256, 1024, 4096, 16384)
@@ -62,7 +64,11 @@ def _does_it_fit(model: str, accelerator: str, devices: int, sharding: str, grad
     alone = fits(total_B, memory_B, 1)
     smallest = devices_needed(total_B, memory_B) if sharding == SPLIT else 1 if alone else None
     verdict = f"yes, {si(memory_B - each_B)} to spare" if inside else f"no, {si(each_B - memory_B)} too much"
-    placed = "split over" if sharding == SPLIT else "copied whole to each of"
+    if devices == 1:
+        placed = f"on one {accelerator} it"
+    else:
+        over = "split over" if sharding == SPLIT else "copied whole to each of"
+        placed = f"{over} {count_text(devices)} {accelerator}, that puts {si(each_B)} on each, which"
     return Shown(
         tables={
             "state": [{"devices": n, "line": STATE_LINE, "state_GB": _each_B(parameters, n, sharding, gradients) / GB}
@@ -73,8 +79,8 @@ def _does_it_fit(model: str, accelerator: str, devices: int, sharding: str, grad
         },
         readouts={"total": si(total_B), "each": si(each_B), "memory": f"{si(memory_B)} = {binary(memory_B)}",
                   "fits": verdict, "smallest": count_text(smallest) if smallest else "no number"},
-        says=f"The training state of {model} is {si(total_B)}; {placed} {count_text(devices)} {accelerator}, that puts "
-             f"{si(each_B)} on each, which {FITS if inside else TOO_LARGE} in {si(memory_B)}: {_enough(smallest)}.")
+        says=f"The training state of {SAID.get(model, model)} is {si(total_B)}; {placed} "
+             f"{FITS if inside else TOO_LARGE} in {si(memory_B)}: {_enough(smallest)}.")
 
 
 def _does_it_fit_chart() -> alt.LayerChart:
@@ -120,7 +126,7 @@ does_it_fit = Explorer(
 
 PARTS = {"weights": "W weights", "gradients": "G gradients", "master": "M master weights", "moments": "A Adam moments"}
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-ZERO_EXAMPLE = 7_500_000_000  # the model of the ZeRO paper's Figure 1
+ZERO_EXAMPLE = registry.fact("zero-example.parameters").value
 STATE_MODELS: dict[str, float] = {"7.5 billion (ZeRO paper)": ZERO_EXAMPLE} | {
     name: PARAMETERS[name] for name in ("Llama 3.1 8B", "Llama 3.1 70B", "405 billion parameters", "DeepSeek-V3")}
 NO_BREAK = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line
@@ -159,12 +165,12 @@ def _state_by_parts(stage: int, ranks: int, model: str, gradients: str) -> Shown
     elif kept:
         limit = f"{si(floor_B)} of it, the {names}, is a whole copy that more ranks do not divide"
     else:
-        limit = "no part of it is a whole copy, so more ranks leave less and less"
+        limit = "every part of it is divided, so more ranks leave less and less"
     return Shown(
         tables={"segments": _segments(stage, gradients),
                 "chosen": [{"ranks": ranks, "total": per_parameter, "label": si(state.total)}],
                 "floor": [{"floor": _sum(training_state(1, gradient_dtype=gradients), kept)}]},
-        readouts={"each": si(state.total), "floor": si(floor_B), "less": f"{whole.total / state.total:,.4g}×",
+        readouts={"each": si(state.total), "floor": si(floor_B), "less": f"{whole.total / state.total:,.4g}× as much",
                   "parts": ", ".join(f"{PARTS[part][0]} {si(size)}".replace(" ", NO_BREAK)
                                      for part, size in state.parts().items())},
         says=f"At ZeRO stage {stage} {'one rank alone' if ranks == 1 else f'each of {count_text(ranks)} ranks'} holds "
@@ -198,7 +204,7 @@ state_by_parts = Explorer(
         Control("model", "Parameters", tuple(STATE_MODELS), kind="choice"),
         GRADIENTS,
     ),
-    readouts={"each": "On each rank", "floor": "Never divided (dashed line)", "less": "Less than one rank alone",
+    readouts={"each": "On each rank", "floor": "Never divided (dashed line)", "less": "One rank alone holds",
               "parts": "By part, on each rank"},
     columns={"ranks": Column("Ranks", ",d"), "part": Column("Part"), "bytes": Column("Bytes per parameter", ".4~r"),
              "total": Column("Chosen: bytes per parameter", ".4~r"), "label": Column("Chosen: on each rank"),

@@ -38,8 +38,8 @@ tiny_payload = Prediction(
 
 bus_bandwidth = Prediction(
     name="bus-bandwidth",
-    question="Eight H100 in a node all-reduce 1 GiB in 4.03 ms (measured). Each link carries 450 GB/s one way. "
-             "Which bus bandwidth does nccl-tests print, in GB/s?",
+    question="Eight H100 in a node all-reduce 1 GiB in 4.03 ms (measured). The NVLink of each GPU carries 450 GB/s "
+             "one way. Which bus bandwidth does nccl-tests print, in GB/s?",
     unit="GB/s", answer=bus_bandwidth_Bps("all_reduce", GiB, sweep("nccl-8xh100").at(GiB), 8) / GB,
     because="S/t is 266 GB/s, times 2(K - 1)/K = 1.75. It exceeds the wire's 450 GB/s: the switches have done the adding.",
     slips=((266.5, "That is the algorithm bandwidth, S/t."), (434.2, "1 GiB is 1.074 GB."),

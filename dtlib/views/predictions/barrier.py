@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+from dtlib.facts.registry import run
 from dtlib.formulas.barrier import expected_maximum_s, probability_of_straggler, slowdown_of_lower_rate, step_time_s
-from dtlib.formulas.step_time import jitter
+from dtlib.formulas.jitter import jitter
 from dtlib.views.prediction import Prediction
 
 __all__ = ["defect_in_a_job", "jitter_of_many", "nine_tenths"]
 
-GPUS = 16_384
+GPUS = run("Llama-3-405B")["gpus"].value
 
 nine_tenths = Prediction(
     name="nine-tenths",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dtlib.facts.registry import accelerator, model
+from dtlib.facts.registry import accelerator, fact, model
 from dtlib.formulas.memory import devices_needed, sharded_state, training_state
 from dtlib.units import GB, TB, GiB
 from dtlib.views.prediction import Prediction
@@ -14,7 +14,7 @@ _EXACT = model("Llama-3.1-405B")["parameters"].value
 _STATE = training_state(_ROUNDED, gradient_dtype="bf16")
 _FP32_STATE = training_state(_ROUNDED, gradient_dtype="fp32")
 _MEMORY_B = accelerator("H100-SXM").memory_B
-_ZERO_EXAMPLE = 7_500_000_000  # the model of the ZeRO paper's Figure 1
+_ZERO_EXAMPLE = fact("zero-example.parameters").value
 
 
 def _zero_GB(stage: int) -> float:

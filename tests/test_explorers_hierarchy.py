@@ -1,0 +1,147 @@
+"""The explorers and predictions of the chapter on the hierarchy."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dtlib.simulators.clock import time_s
+from dtlib.simulators.collectives import make
+from dtlib.simulators.network import Network, Tier
+from dtlib.units import GiB, KiB, MiB, si
+from dtlib.views import encode
+from dtlib.views.explorers import hierarchy as views
+from dtlib.views.predictions import hierarchy as predictions
+
+EXPLORERS = [views.topology, views.flat_or_hierarchical, views.where_traffic_lands]
+each = pytest.mark.parametrize("explorer", EXPLORERS, ids=lambda e: e.name)
+
+
+@each
+def test_states_are_few_and_light_and_say_something_of_their_own(explorer):
+    assert len(list(explorer.states())) <= 1500
+    assert len(gzip.compress(json.dumps(encode.baked(explorer), separators=(",", ":")).encode())) < 150_000
+    for at in explorer.states():
+        shown = explorer.at(at)
+        assert "nan" not in shown.says and shown.says.endswith(".")
+        assert all(text and "nan" not in text for text in shown.readouts.values())
+
+
+@each
+def test_every_control_changes_a_readout_at_every_setting(explorer):
+    for at in explorer.states():
+        here = explorer.at(at).readouts
+        for position in range(len(at)):
+            there = list(at)
+            there[position] += 1
+            if explorer.within(there) == tuple(there):
+                assert explorer.at(there).readouts != here, (explorer.name, at, explorer.controls[position].name)
+
+
+def test_no_point_leaves_the_fixed_axes():
+    for explorer, table, (low, high) in ((views.flat_or_hierarchical, "curves", (1e-6, 10)),
+                                         (views.where_traffic_lands, "traffic", views.AXIS_S)):
+        times = [row["time_s"] for at in explorer.states() for row in explorer.at(at).tables[table]]
+        assert low < min(times) and max(times) < high
+
+
+# --- The topology -------------------------------------------------------------------------------------------------------
+
+def test_the_bill_of_two_nodes_of_eight():
+    ring = views.topology.shown(nodes=2, width=8, algorithm="ring", payload=GiB).readouts
+    hierarchical = views.topology.shown(nodes=2, width=8, algorithm="hierarchical", payload=GiB).readouts
+    assert ring["leaves"] == si(15 / 8 * GiB) and hierarchical["leaves"] == si(GiB)
+    assert ring["card"] == f"{si(15 / 8 * GiB)} (1 of 8)" and hierarchical["card"] == f"{si(GiB / 8)} (8 of 8)"
+    assert views.topology.shown(nodes=2, width=8, algorithm="hierarchical", payload=GiB, shared=True).readouts["card"] == (
+        f"{si(GiB)} (1 of 1)")
+
+
+def test_links_carry_what_leaves():
+    for algorithm, links in (("ring", 3), ("hierarchical", 24)):
+        shown = views.topology.shown(nodes=3, width=8, algorithm=algorithm, payload=GiB)
+        across = {row["link"]: row["link_GB"] for row in shown.tables["links"] if row["tier"] == "across"}
+        assert len(across) == links
+        assert si(sum(across.values()) * 1e9 / 3) == shown.readouts["leaves"]
+
+
+# --- Flat or hierarchical -----------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("ratio", "width", "nodes"), [(9, 8, 2), (18, 4, 8), (2, 16, 2)])
+def test_drawn_times_are_those_of_the_clock(ratio, width, nodes, shared):
+    shown = views.flat_or_hierarchical.shown(ratio=ratio, width=width, nodes=nodes, shared=shared)
+    network = Network((Tier("inside", 450e9, 1e-6, group_size=width),
+                       Tier("across", 450e9 / ratio, 5e-6, ranks_per_port=width if shared else 1)))
+    drawn = {(row["algorithm"], row["payload"]): row["time_s"] for row in shown.tables["curves"]}
+    for name, schedule in ((views.RING, make("all_reduce", "ring", nodes * width)),
+                           (views.HIERARCHICAL, make("all_reduce", "hierarchical", nodes * width, group=width)),
+                           (views.ALONE, make("all_reduce", "ring", width))):
+        for payload in (32 * KiB, MiB, GiB):
+            assert time_s(schedule, network, payload) == pytest.approx(drawn[name, payload], rel=1e-3)
+
+
+def test_careful_2_neither_nine_nor_eighteen():
+    def readouts(**at):
+        return views.flat_or_hierarchical.shown(nodes=2, width=8, **at).readouts
+
+    assert readouts(ratio=9)["leaving_large"] == "1.64 x"
+    assert readouts(ratio=18)["leaving_large"] == "2.28 x"
+    assert float(readouts(ratio=18, shared=True)["leaving_large"].split()[0]) > 10
+
+
+# --- Where traffic lands ------------------------------------------------------------------------------------------------
+
+def test_llama_3_405b_lands_where_the_source_says():
+    shown = views.where_traffic_lands.shown(tp=8, pp=16, island=8)
+    assert shown.readouts["tp"] == "237 GB inside"
+    assert shown.readouts["pp"] == "1.07 GB across"
+    assert shown.readouts["data"] == "12.6 GB across"
+    assert shown.readouts["dp"] == "128 on 2,048 islands"
+    assert "Warning" not in shown.says
+
+
+@pytest.mark.parametrize("island", views.ISLANDS)
+@pytest.mark.parametrize("tp", views.TP)
+def test_it_warns_exactly_where_tensor_parallelism_leaves_the_island(tp, island):
+    shown = views.where_traffic_lands.shown(tp=tp, pp=16, island=island)
+    crossing = {row["kind"] for row in shown.tables["traffic"] if row["tier"] == "across"}
+    assert (tp > island) == ("tensor" in crossing) == ("Warning" in shown.says) == ("⚠" in shown.readouts["tp"])
+
+
+def test_traffic_by_walking_through_the_ranks():
+    """The same bill from rank numbers alone: who is whose neighbor, and on which island."""
+    for tp, pp, island in [(8, 16, 8), (4, 4, 8), (2, 2, 16), (16, 2, 8), (8, 4, 64), (4, 2, 4)]:
+        bill = views.traffic(405e9, 126, 16384, 2**24, tp=tp, pp=pp, dp=16384 // (tp * pp), island=island)
+        hop = 2**24 // (16384 // (tp * pp)) * 16384 * 2 / tp
+        most = max(sum(hop for stage in (s - 1, s + 1) if 0 <= stage < pp and (stage * tp) // island != (s * tp) // island)
+                   for s in range(pp))
+        assert bill["pipeline"].across == pytest.approx(most)
+        assert (bill["tensor"].across > 0) == (len({rank // island for rank in range(tp)}) > 1)
+        replicas = {rank // island for rank in range(0, 16384, tp * pp)}
+        assert bill["data"].across > 0 and len(replicas) > 1
+
+
+# --- Predictions --------------------------------------------------------------------------------------------------------
+
+def test_predictions():
+    assert predictions.link_ratio.answer == 9
+    assert predictions.node_exit.answer == 400
+    assert predictions.slowdown.answer == pytest.approx(1 + 9 / 14)
+    assert predictions.tensor_traffic.answer == pytest.approx(236.76, abs=0.01)
+
+
+def test_a_two_way_rate_gives_another_ratio():
+    assert dict(predictions.link_ratio.slips)[18] == "That divides a sum of both directions by the rate of one."
+
+
+@pytest.mark.parametrize("name", predictions.__all__)
+def test_slips_are_not_the_answer(name):
+    prediction = getattr(predictions, name)
+    wrong = [value for value, _ in prediction.slips]
+    assert wrong and len(set(wrong)) == len(wrong)
+    assert all(not math.isclose(value, prediction.answer, rel_tol=2 * prediction.tolerance) for value in wrong)
+    assert np.isfinite(wrong).all()
