@@ -94,7 +94,8 @@ def test_every_control_shows_what_dtlib_computes(address, chromium, where, name,
                 shown = explorer.at(at)
                 assert read(figure) == dict(shown.readouts), (control.name, at)
                 assert figure.locator(".dt-says").inner_text() == shown.says
-                assert figure.locator(".dt-chart").get_attribute("aria-label") == shown.says
+                chart = figure.locator(".dt-chart")
+                assert chart.get_attribute("role") == "img" and chart.get_attribute("aria-label") == shown.says
                 drawings.add(figure.locator(".dt-chart").inner_html() + str(read(figure)))
             assert len(drawings) == 2, f"{control.name} changes nothing between its ends"
         figure.locator(".dt-reset").click()
@@ -194,8 +195,14 @@ def test_predictions_answer(address, chromium, where, name):
         assert prediction.because not in box.inner_text(), "the answer shows before the reader has written one"
         assert "Write a number" in answer("about a hundred")
         assert "Write a number" in answer("")
+        thousands = answer("1,234.5")
+        assert "You wrote 1,234" in thousands or "You wrote 1,235" in thousands
+        assert "Write a number" in answer("1,2345")
+        for text in ("1,75", "8,1", "8 1", "0x10", "1e999", "nan", "10 apples"):
+            assert "Write a number" in answer(text), text
         assert box.get_attribute("data-outcome") is None
-        assert prediction.because in answer(repr(prediction.answer))
+        for text in (repr(prediction.answer), f"{prediction.answer!r} {prediction.unit}", f" +{prediction.answer!r} "):
+            assert prediction.because in answer(text), text
         assert box.get_attribute("data-outcome") == "right"
         wrong = prediction.answer * 3 + 7
         assert "You had it" not in answer(repr(wrong))

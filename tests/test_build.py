@@ -56,8 +56,10 @@ def test_a_good_page_builds_and_a_changed_library_builds_it_anew(tmp_path):
     ({"text": "# A page\n\n[nowhere](#no-such-heading)\n"}, "no-such-heading"),
     ({"text": "# A page\n\n![](logo.svg)\n"}, "has no alternative text"),
     ({"code": "from IPython.display import HTML\nHTML('<img src=\"a.png\">')"}, "has no alternative text"),
+    ({"code": "from IPython.display import HTML\nHTML('<svg></svg>')"}, "has no alternative text"),
     ({"code": "from dtlib.facts.registry import fact\nfact('h100-sxm.no_such_fact')"}, "no_such_fact"),
-], ids=["failing cell", "broken link", "broken anchor", "no alt text", "no alt text in HTML", "missing fact"])
+], ids=["failing cell", "broken link", "broken anchor", "no alt text", "no alt text in HTML", "no alt text of a drawing",
+        "missing fact"])
 def test_a_fault_fails_the_build(tmp_path, fault, why):
     done = build(tmp_path, **fault)
     assert done.returncode != 0 and why in done.stdout + done.stderr

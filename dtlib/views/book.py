@@ -38,11 +38,11 @@ def _write_front_end(app: Sphinx) -> None:
 
 
 def _write_front_page(app: Sphinx) -> None:
-    """The page that sends a reader from the site's root to its first page, with the icon that every browser asks for."""
-    first, icon, title = f"{app.config.root_doc}.html", Path(app.config.html_favicon).name, escape(app.config.html_title)
+    """The page that sends a reader from the site's root to its first page; without an icon, which it would not wait for."""
+    first, title = f"{app.config.root_doc}.html", escape(app.config.html_title)
     Path(app.outdir, "index.html").write_text(
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f'<link rel="icon" href="_static/{icon}"><meta http-equiv="refresh" content="0; url={first}">'
+        f'<link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url={first}">'
         f'<a href="{first}">{title}</a></html>', encoding="utf-8")
 
 
@@ -66,6 +66,8 @@ def _require_alternative_text(app: Sphinx, document: nodes.document) -> None:
         for tag in re.findall(r"<img\b[^>]*>", raw.astext()):
             if not re.search(r'alt="[^"]+"', tag):
                 log.warning("an image in raw HTML has no alternative text: %s", tag[:80], location=raw)
+        if "<svg" in raw.astext() and not re.search(r'aria-label="[^"]+"', raw.astext()):
+            log.warning("a drawing in raw HTML has no alternative text (aria-label)", location=raw)
 
 
 def _without_thebe(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from dtlib.views.theme import COLORS, INK
 
@@ -44,6 +45,9 @@ class Picture:
 
     def _repr_html_(self) -> str:
         text = io.StringIO()
+        for words in self.figure.findobj(Text):  # those added after the axes were made are black, which is no ink
+            if words.get_color() == matplotlib.rcParams["text.color"]:
+                words.set_color(_STAND_IN)
         with matplotlib.rc_context(_STYLE):
             self.figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         svg = text.getvalue().replace(_STAND_IN, INK)

@@ -18,7 +18,7 @@ let made = 0; // makes the ids of labels unique when a figure is shown twice
 
 function sliderControl(control, id, moved) {
   const input = element("input", { type: "range", id, min: 0, max: control.texts.length - 1, step: 1 });
-  const shown = element("output", { for: id });
+  const shown = element("output", { for: id, "aria-live": "off" }); // the sentence below speaks for all
   input.addEventListener("input", () => moved(Number(input.value)));
   return {
     node: element("div", { class: "dt-control" }, element("label", { for: id }, control.label), shown, input),
@@ -102,6 +102,7 @@ function chart(spec) {
   const resize = () => {
     const now = Math.floor(holder.clientWidth);
     if (now && now !== width) view.width((width = now)).run();
+    holder.setAttribute("role", "img");
   };
   new ResizeObserver(resize).observe(holder);
   return {
@@ -110,6 +111,7 @@ function chart(spec) {
       for (const [name, table] of Object.entries(tables)) view.data(name, rowsOf(table));
       if (width) view.run();
       else resize();
+      holder.setAttribute("role", "img"); // Vega says graphics-document, and every mark would be read out
       holder.setAttribute("aria-label", says);
     },
   };
@@ -144,7 +146,7 @@ function mountExplorer(root, spec, host) {
     controls[position].node.append(player.button);
   });
 
-  const outputs = spec.readouts.map(({ name, label }) => ({ label, node: element("output", { "data-readout": name }) }));
+  const outputs = spec.readouts.map(({ name, label }) => ({ label, node: element("output", { "data-readout": name, "aria-live": "off" }) }));
   const says = element("p", { class: "dt-says", "aria-live": "polite" });
   const alarm = element("p", { class: "dt-error", role: "alert", hidden: true });
   const numbers = numbersTable(spec.columns);

@@ -1,3 +1,11 @@
+// The number in what a reader wrote, or NaN. Its unit may follow; a comma or a space separates thousands and nothing else.
+function numberIn(written, unit) {
+  let text = written.trim().replace("−", "-");
+  if (text.toLowerCase().endsWith(unit.toLowerCase())) text = text.slice(0, -unit.length).trimEnd();
+  text = text.replace(/[,_\s](?=\d{3}(?!\d))/g, "").replace(/\s*[×x*]\s*10\^/i, "e");
+  return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) : NaN;
+}
+
 // A prediction: the reader writes a number, then sees the answer and what a near miss got wrong.
 function mountPrediction(root, spec) {
   const make = (tag, attributes, ...children) => {
@@ -5,9 +13,14 @@ function mountPrediction(root, spec) {
     node.append(...children);
     return node;
   };
-  const say = (value) => Math.abs(value) >= 1e6 || (value && Math.abs(value) < 1e-3)
-    ? value.toExponential(3).replace(/\.?0+e/, "e").replace("e+", "e")
-    : Number(value.toPrecision(6)).toLocaleString("en-US", { maximumFractionDigits: 6 });
+  // Whole numbers are shown whole, others to four significant digits, or as many as it takes to differ from ``beside``.
+  const say = (value, beside = NaN) => {
+    if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en-US");
+    const enough = [4, 5, 6, 7].find((digits) => value.toPrecision(digits) !== beside.toPrecision(digits)) ?? 8;
+    return Math.abs(value) >= 1e6 || Math.abs(value) < 1e-3
+      ? value.toExponential(enough - 1).replace(/\.?0+e/, "e").replace("e+", "e")
+      : Number(value.toPrecision(enough)).toLocaleString("en-US", { maximumFractionDigits: 8 });
+  };
   const id = `dt-predict-${spec.name}-${Math.random().toString(36).slice(2)}`;
   const input = make("input", { id, type: "text", inputMode: "text", autocomplete: "off", spellcheck: false });
   const verdict = make("div", { className: "dt-verdict" });
@@ -15,21 +28,23 @@ function mountPrediction(root, spec) {
 
   function answered(event) {
     event.preventDefault();
-    const text = input.value.trim().replace(/[,_\s]/g, "").replace(/[×x]10\^?/i, "e").replace(/%$/, "");
-    const value = text === "" ? NaN : Number(text);
+    const value = numberIn(input.value, spec.unit);
     if (!Number.isFinite(value)) {
-      verdict.textContent = `Write a number, like 42, 0.5 or 6.5e12 (in ${spec.unit}).`;
+      verdict.textContent = `Write a number, like 42, 0.5, 1,024 or 6.5e12 (in ${spec.unit}).`;
+      delete root.dataset.outcome;
       return;
     }
     const off = (wanted) => Math.abs(value - wanted) / (Math.abs(wanted) || 1);
     const right = off(spec.answer) <= spec.tolerance;
     const slip = right ? undefined : spec.slips.find(([wrong]) => off(wrong) <= Math.min(spec.tolerance, 0.005));
+    const shown = say(spec.answer, right ? NaN : value);
     const ratio = value / spec.answer;
-    const miss = right ? "You had it." : ratio > 0 && (ratio >= 1.95 || ratio <= 0.51)
+    const miss = right ? "You had it." : ratio < 1e-9 || ratio > 1e9 ? "That is far off."
+      : ratio >= 1.95 || ratio <= 0.51
       ? `You were ${say(Number((ratio > 1 ? ratio : 1 / ratio).toPrecision(2)))} times too ${ratio > 1 ? "high" : "low"}.`
       : `You were ${say(Number((100 * off(spec.answer)).toPrecision(2)))}% too ${value > spec.answer ? "high" : "low"}.`;
     verdict.replaceChildren(
-      make("p", {}, `You wrote ${say(value)}; it is `, make("strong", {}, `${say(spec.answer)} ${spec.unit}`), `. ${miss}`),
+      make("p", {}, `You wrote ${say(value)}; it is `, make("strong", {}, `${shown} ${spec.unit}`), `. ${miss}`),
       ...(slip ? [make("p", {}, slip[1])] : []), make("p", {}, spec.because));
     root.dataset.outcome = right ? "right" : slip ? "slip" : "wrong";
   }

@@ -1,0 +1,105 @@
+"""The lab: real processes measured beside the prediction, in a panel and recorded for a page."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from dtlib.simulators import measure
+from dtlib.simulators.collectives import make
+from dtlib.simulators.network import Network
+from dtlib.simulators.ranks import Cluster
+from dtlib.simulators.schedule import Schedule, Transfer
+from dtlib.units import KiB, MiB
+from dtlib.views import page
+from dtlib.views.lab import all_reduce_lab
+from dtlib.views.widget import widget
+
+SLOW = Network.flat(bandwidth_Bps=10e6, latency_s=2e-3)
+
+
+def ring(ranks):
+    for step in range(ranks - 1):
+        yield [Transfer(r, (r + 1) % ranks, (r - step) % ranks, True) for r in range(ranks)]
+    for step in range(ranks - 1):
+        yield [Transfer(r, (r + 1) % ranks, (r + 1 - step) % ranks) for r in range(ranks)]
+
+
+def finished(panel):
+    panel.start.click()
+    panel.running.join(60)
+    assert not panel.running.is_alive() and panel.kill.disabled and not panel.start.disabled
+    return panel
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "tree", "halving_doubling"])
+def test_bytes_are_exact_and_time_is_close_to_the_clock(algorithm):
+    with Cluster(4) as cluster:
+        *_, last = measure.measurements(cluster, 256 * KiB, make("all_reduce", algorithm, 4), network=SLOW, rounds=3)
+    assert last.sent_bytes == last.predicted_bytes > 0
+    # Never faster than the network allows; how much slower depends on how busy this machine is.
+    assert 0.98 < last.time_s / last.predicted_s < 2
+
+
+def test_without_a_network_no_time_is_predicted_and_every_round_is_reported():
+    with Cluster(3) as cluster:
+        seen = list(measure.measurements(cluster, 0, make("all_reduce", "ring", 3), rounds=4))
+    assert len(seen) == 4 and {one.predicted_s for one in seen} == {None} and seen[-1].sent_bytes == 0
+
+
+@pytest.mark.parametrize("schedule, why", [
+    (make("all_reduce", "ring", 3), "on 4 ranks"), (make("broadcast", "tree", 4), "must be an all_reduce"),
+    (Schedule("half", "all_reduce", 4, 4, list(ring(4))[:3]), "must be an all_reduce"),
+])
+def test_what_is_no_all_reduce_is_refused_before_any_work(schedule, why):
+    with Cluster(4) as cluster, pytest.raises(ValueError, match=why):
+        next(measure.measurements(cluster, KiB, schedule))
+
+
+def test_the_readers_own_ring_runs_and_is_measured():
+    panel = finished(widget(all_reduce_lab(ring)))
+    assert panel.algorithm.value == "your own" and panel.progress.value == panel.progress.max
+    (line,) = panel.lines
+    assert line[:5] == ("ring", "4", "1 MiB", "1,572,864", "1,572,864") and "Done" in panel.says.value
+    assert "1,572,864" in panel.table.value
+
+
+@pytest.mark.parametrize("own, why", [
+    (lambda ranks: (yield ...), "must be a Transfer"), (lambda ranks: None, "must be a list of steps"),
+    (lambda ranks: list(ring(ranks))[1:], "must be an all_reduce"), (lambda ranks: 1 / 0, "ZeroDivisionError"),
+])
+def test_a_schedule_that_is_wrong_is_said_to_be_and_the_panel_goes_on(own, why):
+    panel = finished(widget(all_reduce_lab(own)))
+    assert why in panel.says.value and panel.lines == []
+    panel.algorithm.value = "naive"
+    assert finished(panel).lines[0][0] == "naive"
+
+
+def test_a_rank_can_be_killed_in_the_middle_and_the_next_run_works():
+    panel = widget(all_reduce_lab)
+    panel.payload.value, panel.algorithm.value = 16 * MiB, "naive"  # about 4 s a round on the described network
+    panel.start.click()
+    deadline = time.monotonic() + 20
+    while "Started" not in panel.says.value:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.5)
+    panel.kill.click()
+    panel.running.join(10)
+    assert not panel.running.is_alive() and "was killed by SIGKILL (exit code -9)" in panel.says.value
+    panel.payload.value = KiB
+    assert "Done" in finished(panel).says.value
+
+
+def test_the_page_shows_a_recorded_run_and_no_buttons():
+    lab = replace(all_reduce_lab, recorded=(("ring", 2, KiB),))
+    html = page.html(lab)
+    assert "1,024" in html and "Recorded when this page was built" in html and "make lab" in html
+    assert "<button" not in html and "<input" not in html
+
+
+def test_the_lab_takes_a_function_and_nothing_else():
+    with pytest.raises(TypeError, match="own must be a function"):
+        all_reduce_lab("ring")
