@@ -2,6 +2,8 @@
 """The framework behind the exercises: what it answers to every kind of answer, and that it always answers."""
 
 import functools
+import itertools
+import numbers
 import os
 import signal
 import subprocess
@@ -15,7 +17,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dtlib.teaching import checks, deadline
+from dtlib.simulators.schedule import Transfer
+from dtlib.teaching import answers, checks, deadline, number
 from dtlib.teaching.audit import ODD_ANSWERS, audit, leaks
 from dtlib.teaching.checks import Exercise, FunctionCheck, NumberCheck, define
 from dtlib.teaching.deadline import call_within
@@ -37,7 +40,8 @@ prediction = an_exercise(NumberCheck(lambda: 5.3, unit="s", rtol=0.25, explanati
 # --- numbers -----------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("answer", [6.48, "np.float64(6.48)", "np.float32(6.48)", "np.array(6.48)", Decimal("6.48"),
-                                    Fraction(648, 100), 6.4799])
+                                    Fraction(648, 100), 6.4799, "np.array(Decimal('6.48'), dtype=object)",
+                                    "np.longdouble(6.48)", "np.array(6.48, dtype=object)"])
 def test_numbers_of_every_kind_pass(answer):
     answer = eval(answer) if isinstance(answer, str) else answer
     assert repr(terabytes(answer)) == "✓ Pass: 16 bytes."
@@ -62,7 +66,9 @@ KINDS = [
     ("truth value", terabytes, np.True_), ("complex", terabytes, 6.48j), ("single element", terabytes, [6.48]),
     ("single element", terabytes, np.array([6.48])), ("collection of values", terabytes, (6.48, 1)),
     ("an array, and one", terabytes, np.ones((2, 2))), ("parentheses", terabytes, lambda: 6.48),
-    ("of type object", terabytes, object()), ("nan", terabytes, float("nan")), ("infinite", terabytes, -np.inf),
+    ("of type object", terabytes, object()),
+    ("infinite", terabytes, Fraction(10**400)), ("nan", gpus, Decimal("nan")), ("a text", terabytes, np.str_("6.48")),
+    ("of type timedelta64", terabytes, np.timedelta64(6)), ("nan", terabytes, float("nan")), ("infinite", terabytes, -np.inf),
     ("weights alone", terabytes, 0.81), ("counts bytes", gpus, 1312), ("sign", terabytes, -6.48),
     ("eight", terabytes, 6.48 * 8), ("eight", link, 450e9 / 8), ("power of ten", terabytes, 6480),
     ("power of ten", terabytes, 6.48e-9), ("power of ten", link, 450),
@@ -298,6 +304,65 @@ def test_a_function_that_draws_is_told_so():
     assert "without random numbers" not in half(lambda n: 3 * n).message
 
 
+@pytest.mark.parametrize("number", [Decimal("2.5"), Fraction(5, 2), np.float32(2.5), np.longdouble(2.5), np.array(2.5),
+                                    np.array(2.5, dtype=object), np.array(Fraction(5, 2), dtype=object)])
+def test_numbers_of_every_kind_may_be_returned(number):
+    half = an_exercise(FunctionCheck(lambda n: n / 2, cases=((5,),)))
+    halves = an_exercise(FunctionCheck(lambda n: [n / 2], cases=((5,),)))
+    assert half(lambda n: number).passed and halves(lambda n: [number]).passed and halves(lambda n: map(float, [number])).passed
+    assert not half(lambda n: number * 2).passed and not halves(lambda n: [number * 2]).passed
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_a_huge_whole_number_gets_a_hint(digits):
+    half = an_exercise(FunctionCheck(lambda n: n / 2, cases=((5,),)))
+    assert "Not this value" in half(lambda n: 10**digits).message
+    assert "infinite" in half(lambda n: Fraction(10**digits)).message
+
+
+class Agrees:
+    """Says of itself that it is equal to everything, and has any length."""
+    __eq__ = lambda self, other: True  # noqa: E731
+    __hash__ = None
+    __len__ = lambda self: 2  # noqa: E731
+    __iter__ = lambda self: iter(())  # noqa: E731
+
+
+def subclass(kind):
+    return type(f"Agreeing{kind.__name__}", (Agrees, kind), {})
+
+
+@pytest.mark.parametrize(("right", "wrong"), [
+    (2.5, subclass(float)(7.0)), (2, subclass(int)(7)), ("ring", subclass(str)("tree")), ([1.0, 2.0], subclass(list)([7.0])),
+    ((1.0, 2.0), subclass(tuple)((7.0,))), ({"a": 1, "b": 2}, subclass(dict)(a=7)), ({1, 2}, subclass(set)({7})),
+    (frozenset({1, 2}), subclass(frozenset)({7})), (2.5, Agrees()), ([1.0, 2.0], Agrees()), (None, Agrees()),
+    (np.ones(2), np.zeros(2).view(subclass(np.ndarray))),
+], ids=lambda value: type(value).__name__)
+def test_an_answer_has_no_say_in_whether_it_is_right(right, wrong):
+    for wrap in (lambda value: value, lambda value: [value], lambda value: {"key": value}):
+        assert an_exercise(FunctionCheck(lambda: wrap(right), cases=((),)))(lambda: wrap(wrong)).status == "hint"  # noqa: B023
+
+
+def test_a_number_has_no_say_in_whether_it_is_right():
+    assert terabytes(subclass(float)(7.0)).status == "hint" and gpus(subclass(int)(7)).status == "hint"
+    assert terabytes(subclass(float)(6.48)).passed and gpus(subclass(int)(82)).passed
+
+
+def test_a_judge_sees_plain_values_and_named_tuples():
+    seen = []
+    check = FunctionCheck(lambda: "ring", cases=((),), judge=seen.append)
+    for answer in (np.str_("ring"), subclass(str)("ring"), [Transfer(np.int64(0), 1, subclass(int)(2))]):
+        assert check(lambda answer=answer: answer).passed
+    assert [type(value) for value in seen] == [str, str, list] and type(seen[2][0]) is Transfer
+    assert seen[2][0] == (0, 1, 2, False) and all(type(field) in (int, bool) for field in seen[2][0])
+
+
+def test_arrays_of_objects_are_compared_by_value():
+    halves = an_exercise(FunctionCheck(lambda n: np.arange(n) / 2, cases=((4,),)))
+    exact = np.array([Fraction(i, 2) for i in range(4)], dtype=object)
+    assert halves(lambda n: exact).passed and not halves(lambda n: exact + 1).passed
+
+
 def test_arrays_are_compared_by_shape_then_by_value():
     doubled = an_exercise(FunctionCheck(lambda a: 2 * a, cases=((np.arange(3.0),),)))
     assert doubled(lambda a: a + a).passed
@@ -387,7 +452,58 @@ def yields_forever():
         time.sleep(0.001)
 
 
-ENDLESS = [spins, spins_in_bare_except, sleeps, sleeps_in_bare_except, sleeps_in_nested_bare_excepts,
+def disarms():
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    spins()
+
+
+def disarms_and_sleeps():
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    time.sleep(60)
+
+
+def disarms_in_bare_except():
+    while True:
+        try:
+            disarms()
+        except:  # noqa: E722
+            pass
+
+
+def takes_the_signal():
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    spins()
+
+
+def blocks_the_signal():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    spins()
+
+
+class Loops:
+    """Never comes to an end of saying what it is."""
+    def __repr__(self):
+        spins()
+
+    __eq__ = __float__ = __len__ = __iter__ = __str__ = __repr__
+    __hash__ = None
+
+
+class LoopsAsNumber(Loops, float):
+    pass
+
+
+numbers.Real.register(Real := type("Real", (Loops,), {}))
+
+
+class LoopsByClass:
+    @property
+    def __class__(self):
+        spins()
+
+
+ENDLESS = [disarms, disarms_and_sleeps, disarms_in_bare_except, takes_the_signal, blocks_the_signal,
+           spins, spins_in_bare_except, sleeps, sleeps_in_bare_except, sleeps_in_nested_bare_excepts,
            swallows_and_returns, floods, yields_forever]
 
 
@@ -396,12 +512,56 @@ ENDLESS = [spins, spins_in_bare_except, sleeps, sleeps_in_bare_except, sleeps_in
 def test_an_endless_function_is_stopped_and_the_next_is_graded(endless):
     one = an_exercise(FunctionCheck(lambda: 1, cases=((),), seconds=0.1))
     handlers, tracer = (signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT)), sys.gettrace()
-    start = time.monotonic()
+    start, threads = time.monotonic(), threading.active_count()
     assert "ran longer than 0.1 s" in one(endless).message
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     assert time.monotonic() - start < 3
+    assert threading.active_count() == threads
     assert one(lambda: 1).passed and one(lambda: 2).status == "hint"
     assert (signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT)) == handlers
     assert sys.gettrace() is tracer and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+@pytest.mark.parametrize("make", [Loops, lambda: LoopsAsNumber(7), Real, LoopsByClass, lambda: np.array(Real(), dtype=object)],
+                         ids=["object", "float", "Real", "class", "array"])  # what pytest was given, it would ask and show
+def test_a_value_that_loops_is_stopped(make, monkeypatch):
+    value = make()
+    monkeypatch.setattr(number, "READING_S", 0.1)
+    start = time.monotonic()
+    one = an_exercise(FunctionCheck(lambda: 1, cases=((),), seconds=0.1))
+    for answer in (lambda: value, lambda: [value], lambda: {1: value}):
+        assert one(answer).status == "hint"
+    for exercise in (terabytes, gpus, one):
+        assert exercise(value).status == "hint"
+    assert time.monotonic() - start < 6
+
+
+def test_what_is_done_to_an_input_is_read_in_time_too():
+    def puts(values):
+        values[0] = Loops()
+        return 1
+
+    one = an_exercise(FunctionCheck(lambda values: 1, cases=(([1],),), seconds=0.1))
+    assert "changed its input" in one(puts).message
+
+
+def test_an_error_that_loops_is_stopped():
+    class Broken(Exception):
+        __str__ = Loops.__repr__
+
+    def raises():
+        raise Broken
+
+    assert "could not be read to its end" in an_exercise(FunctionCheck(lambda: 1, cases=((),), seconds=0.05))(raises).message
+
+
+@pytest.mark.parametrize("items", [lambda: itertools.repeat([]), lambda: [itertools.count()], lambda: {1: itertools.count()}])
+def test_an_iterator_without_end_is_told_from_a_long_one(items):
+    start = time.monotonic()
+    judged = an_exercise(FunctionCheck(lambda: [1], cases=((),), judge=lambda result: None))
+    assert "10,000 items and was stopped. Does every loop come to its end?" in judged(items).message
+    assert time.monotonic() - start < 1
+    assert judged(lambda: iter([0] * answers.MOST_ITEMS)).passed and not judged(lambda: iter([0] * 10_001)).passed
 
 
 def test_outside_of_the_main_thread_too():

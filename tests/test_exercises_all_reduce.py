@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 
 import numpy as np
 import pytest
 
 from dtlib.simulators.collectives import ALGORITHMS
+from dtlib.simulators.schedule import Transfer
 from dtlib.teaching import checks
 from dtlib.teaching.audit import audit
 from dtlib.teaching.exercises import all_reduce
@@ -88,6 +90,24 @@ def test_a_right_but_dear_schedule_is_told_its_bytes():
     assert "the busiest one sends 2 S" in all_reduce.check_ring(solutions.everything_around).message
 
 
+@pytest.mark.parametrize("more", [1, 2, 5, 6])
+def test_a_ring_with_empty_steps_takes_too_many(more):
+    needed = 2 * (4 - 1)
+    for ring in (lambda ranks: [*solutions.ring(ranks), *[[]] * more], lambda ranks: [*[[]] * more, *solutions.ring(ranks)]):
+        assert f"it takes {needed + more} steps" in all_reduce.check_ring(ring).message
+
+
+@pytest.mark.parametrize("step", [[], Transfer(0, 1, 0), [Transfer(0, 1, 0, True)]])
+def test_a_ring_without_end_is_told_so_soon(step):
+    def ring(ranks):
+        while True:
+            yield step
+
+    start = time.monotonic()
+    assert "Does every loop come to its end?" in all_reduce.check_ring(ring).message
+    assert time.monotonic() - start < 3
+
+
 def test_stubs_are_not_attempted():
     def ring(ranks):
         """Yields the steps."""
@@ -110,6 +130,7 @@ def test_odd_rings():
 
 def test_choosing():
     assert all_reduce.check_choice(solutions.choose).passed
+    assert all_reduce.check_choice(lambda payload_bytes: np.str_(solutions.choose(payload_bytes))).passed
     assert "one of the names" in all_reduce.check_choice(lambda payload_bytes: "NCCL").message
 
 

@@ -88,6 +88,14 @@ def test_each_wrong_expected_step_is_told_its_own_mistake(wrong, says):
     assert says in barrier.check_expected_step(wrong).message
 
 
+def test_a_number_that_equals_everything_is_not_the_slowdown():
+    class Equal(float):
+        __eq__ = lambda self, other: True  # noqa: E731
+        __hash__ = None
+
+    assert barrier.check_slowdown(lambda rates: Equal(7.0)).status == "hint"
+
+
 @pytest.mark.parametrize("wrong", [print, lambda rates: "1.1", lambda: 1, lambda rates: rates.sort() or 2.0])
 def test_a_function_that_is_no_answer_gets_a_hint(wrong):
     assert barrier.check_slowdown(wrong).status == "hint"

@@ -1,7 +1,12 @@
 """Calls a learner's function so that nothing it does stops the notebook: endless loops, exits, floods of output.
 
-On the main thread of Linux and macOS a timer signal ends the call, even while it sleeps. Elsewhere the call
-runs in a thread that is sent an exception; a thread that sleeps is left behind and ends when it wakes.
+On the main thread of Linux and macOS a timer signal ends the call, even while it sleeps; should the call disarm the
+timer, a second thread notices. Elsewhere the call runs in a thread that is sent an exception; a thread that sleeps is
+left behind and ends when it wakes.
+
+The limit of all this: Python acts on a signal or an exception between two of its own instructions. A single call that
+stays in C, such as ``sum(range(10**11))``, runs to its end first, holds up every thread of the process, and only then
+is told that it ran too long. To stop it earlier, restart the kernel.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from typing import Any
 __all__ = ["Outcome", "TimeUp", "call_within"]
 
 TICK_S = 0.01
+GRACE_S = 0.5
 KEPT_CHARACTERS = 1000
 
 
@@ -141,6 +147,54 @@ def _handlers(alarm: _Alarm, seconds: float):
             signal.setitimer(signal.ITIMER_REAL, left_s, outer_interval_s)
 
 
+def _raise_in(thread: int | None, alarm: _Alarm) -> None:
+    """Sends TimeUp to the thread of that identity, which raises it at its next instruction."""
+    import ctypes  # absent where there are no threads
+
+    class InThread(TimeUp):
+        """Python builds the exception in the thread that it is raised in: the place to trace that thread."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            alarm.arm(sys._getframe(1))
+
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(InThread))
+
+
+class _Watchdog:
+    """The second line of defense on the main thread, for a call that stops the timer, or takes or blocks its signal."""
+
+    def __init__(self, alarm: _Alarm, seconds: float) -> None:
+        self.alarm = alarm
+        self.patience_s = seconds + GRACE_S
+        self.bit = False
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+        with contextlib.suppress(RuntimeError):  # no threads, as in a browser
+            self.thread.start()
+
+    def _watch(self) -> None:
+        main = threading.main_thread().ident
+        if self.ended.wait(self.patience_s):
+            return
+        while not (self.ended.wait(TICK_S) or self.alarm.off):
+            self.bit = True
+            if signal.getsignal(signal.SIGALRM) is self.alarm:
+                signal.pthread_kill(main, signal.SIGALRM)  # wakes a sleeper
+            _raise_in(main, self.alarm)
+
+    def end(self) -> None:
+        """Returns when nothing more is sent, and takes back what was sent and has not arrived."""
+        self.alarm.off = True
+        self.ended.set()
+        if self.thread.ident:
+            self.thread.join()
+        if self.bit:
+            import ctypes
+
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.main_thread().ident), None)
+
+
 def _run(alarm: _Alarm, outcome: Outcome, work: Callable[[], Any]) -> None:
     """Calls ``work`` with the alarm on; its value or its error goes into the outcome."""
     alarm.base = sys._getframe()
@@ -155,7 +209,12 @@ def _run(alarm: _Alarm, outcome: Outcome, work: Callable[[], Any]) -> None:
 def _call_under_alarm(seconds: float, work: Callable[[], Any]) -> Outcome:
     alarm, outcome = _Alarm(), Outcome()
     with _handlers(alarm, seconds) as interrupt:
+        watchdog = _Watchdog(alarm, seconds)
         _run(alarm, outcome, work)
+        try:
+            watchdog.end()
+        except TimeUp:  # the last one that was sent arrived only now
+            watchdog.end()
     if interrupt.pressed:
         raise KeyboardInterrupt
     return Outcome(timed_out=True) if alarm.rounds else outcome
@@ -180,17 +239,8 @@ def _call_in_thread(seconds: float, work: Callable[[], Any]) -> Outcome:
 
 def _stop(worker: threading.Thread, alarm: _Alarm, ticks: int = 50) -> None:
     """Raises TimeUp in a thread until it ends, or gives up on one that sleeps."""
-    import ctypes  # absent where there are no threads
-
-    class InThread(TimeUp):
-        """Python builds the exception in the thread that it is raised in: the place to trace that thread."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            alarm.arm(sys._getframe(1))
-
     for _ in range(ticks):
         if alarm.off:
             return
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(InThread))
+        _raise_in(worker.ident, alarm)
         worker.join(TICK_S)

@@ -5,25 +5,23 @@ from __future__ import annotations
 import copy
 import dis
 import inspect
-import itertools
 import linecache
 import math
 import reprlib
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from dtlib.teaching.answers import MOST_ITEMS, Endless, plain, verdict_within
 from dtlib.teaching.deadline import Outcome, call_within
 from dtlib.teaching.number import close, not_a_number, slip
 from dtlib.teaching.verdict import NOT_ATTEMPTED, Verdict, hint, passed
 
 __all__ = ["FunctionCheck"]
 
-MOST_ITEMS = 1_000_000
 MOST_SHOWN = 40  # characters of a result that a judge has words for
 NEAR = 0.01
 CLOSE = "Close, and not exact: look for what is rounded, left out, or drawn at random."
@@ -35,14 +33,16 @@ _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 120
 
 
 def _shown(value: Any) -> str:
-    text = " ".join(_SHORT.repr(value).split())
+    try:
+        text = " ".join(_SHORT.repr(value).split())
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        text = f"a huge {type(value).__name__}"
     return text if len(text) <= 160 else text[:157] + "..."
 
 
-def _materialized(function: Callable[..., Any], *inputs: Any) -> Any:
-    """The result, with the items of an iterator in a list: a generator does its work only when asked."""
-    result = function(*inputs)
-    return list(itertools.islice(result, MOST_ITEMS)) if isinstance(result, Iterator) else result
+def _result(function: Callable[..., Any], *inputs: Any) -> Any:
+    """What it returns, made plain while its deadline runs: a generator does its work only when asked."""
+    return plain(function(*inputs))
 
 
 def _is_stub(answer: Any) -> bool:
@@ -55,30 +55,38 @@ def _is_stub(answer: Any) -> bool:
 
 
 def _same(a: Any, b: Any, rtol: float = 0.0) -> bool:
-    """Equal in structure and shape, numbers within ``rtol``; a list and a tuple of the same items are equal."""
+    """Whether plain values agree in structure and shape, numbers within ``rtol``; a tuple may stand for a list.
+
+    Only values of one type are asked whether they are equal: a class of the learner's own has no say in it.
+    """
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         a, b = np.asarray(a), np.asarray(b)
         if a.shape != b.shape:
             return False
         if a.dtype.kind in "iufc" and b.dtype.kind in "iufc":
             return bool(np.allclose(a, b, rtol=rtol, atol=0, equal_nan=True))
-        return bool(np.all(a == b))
+        return _same(plain(a.tolist()), plain(b.tolist()), rtol)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(map(_same, a, b, itertools.repeat(rtol)))
+        return len(a) == len(b) and all(_same(*pair, rtol) for pair in zip(a, b, strict=True))
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_same(a[key], b[key], rtol) for key in a)
-    if isinstance(a, Real) and isinstance(b, Real):
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return _near(a, b, rtol)
+    return type(a) is type(b) and bool(a == b)
+
+
+def _near(a: float, b: float, rtol: float) -> bool:
+    try:
         return a == b or math.isclose(a, b, rel_tol=rtol) or (a != a and b != b)
-    return bool(a == b)
+    except OverflowError:  # a whole number too large for a float
+        return False
 
 
 def _kind(value: Any) -> str:
-    for types, name in (((bool, np.bool_), "a truth value"), (Real, "a number"), (str, "a text"), (dict, "a dict"),
-                        ((list, tuple), "a list"), (set, "a set"), (type(None), "None")):
+    for types, name in ((bool, "a truth value"), ((int, float), "a number"), (str, "a text"), (dict, "a dict"),
+                        ((list, tuple), "a list"), (set, "a set"), (type(None), "None"), (np.ndarray, "an array")):
         if isinstance(value, types):
             return name
-    if isinstance(value, np.ndarray):
-        return "an array" if value.ndim else "a number"
     return f"a {type(value).__name__}"
 
 
@@ -112,7 +120,7 @@ def _difference(result: Any, expected: Any, rtol: float, unit: str) -> str:
     """What is wrong with a result, without what would be right."""
     if _kind(result) != _kind(expected):
         return f"That is {_kind(result)}, and {_kind(expected)} is asked."
-    if isinstance(expected, np.ndarray) and expected.ndim and result.shape != expected.shape:
+    if isinstance(expected, np.ndarray) and result.shape != expected.shape:
         return f"An array of shape {result.shape} does not have the shape asked for."
     if isinstance(expected, (list, tuple, dict, set)) and len(result) != len(expected):
         return "It has too " + ("many items." if len(result) > len(expected) else "few items.")
@@ -120,8 +128,7 @@ def _difference(result: Any, expected: Any, rtol: float, unit: str) -> str:
         first = next(i for i, pair in enumerate(zip(result, expected, strict=True)) if not _same(*pair, rtol))
         return f"The first wrong item is at index {first}."
     if _kind(expected) == "a number":
-        whole = isinstance(expected, (int, np.integer))
-        if whole and abs(result - expected) == 1:
+        if isinstance(expected, int) and abs(result - expected) == 1:
             return "Off by one: decide whether the first, the last or the rank itself counts."
         return not_a_number(result) or (CLOSE if close(result, expected, NEAR) else slip(result, expected, unit))
     return "That is not right. Work this input out by hand and compare."
@@ -137,7 +144,7 @@ class FunctionCheck:
     judge        instead of comparing: ``judge(result, *inputs)`` returns a hint, or None if the result is right
     unit         of the number returned, if it has one: its slips get their hints
     rtol         relative tolerance of numbers
-    seconds      the deadline of one call
+    seconds      the deadline of one call, and of judging what it returned
     explanation  shown after the pass
 
     >>> check = FunctionCheck(lambda n: n - 1, cases=((1,), (8,)), mistakes=((lambda n: n, "It failed."),))
@@ -155,28 +162,30 @@ class FunctionCheck:
     explanation: str = ""
 
     def __call__(self, answer: Any) -> Verdict:
-        if answer is ... or _is_stub(answer):
-            return NOT_ATTEMPTED
-        if not callable(answer):
-            return hint("Hand in the function itself: its name, without parentheses after it.")
         for inputs in self.cases:
-            verdict = self._on_case(answer, inputs)
+            # Room for the call, a second one and the judge, which have their own deadlines, and for all the rest.
+            verdict = verdict_within(4 * self.seconds, self._on_case, answer, inputs)
             if not verdict.passed:
                 return verdict
         return passed(self.explanation)
 
-    def _on_case(self, answer: Callable[..., Any], inputs: tuple[Any, ...]) -> Verdict:
+    def _on_case(self, answer: Any, inputs: tuple[Any, ...]) -> Verdict:
+        if answer is ... or _is_stub(answer):
+            return NOT_ATTEMPTED
+        if not callable(answer):
+            return hint("Hand in the function itself: its name, without parentheses after it.")
         call = f"{getattr(answer, '__name__', type(answer).__name__)}({', '.join(map(_shown, inputs))})"
         problem = _refuses(answer, inputs)
         if problem:
             return hint(problem)
-        given = copy.deepcopy(inputs)
-        comparable = _same(given, inputs)  # an object without == differs from its own copy
-        outcome = call_within(self.seconds, _materialized, answer, *given)
+        given, before, again = (copy.deepcopy(inputs) for _ in range(3))
+        before = plain(before)
+        comparable = _same(plain(again), before)  # an object without == differs from its own copy
+        outcome = call_within(self.seconds, _result, answer, *given)
         if _not_written(outcome):
             return NOT_ATTEMPTED
         problem = self._failure(outcome, answer, call)
-        if problem is None and comparable and not _same(given, inputs):
+        if problem is None and comparable and not _same(plain(given), before):
             problem = f"{call} changed its input. Work on a copy: whoever called still needs the original."
         if problem is None:
             found = self._fault(outcome.value, inputs)
@@ -195,13 +204,15 @@ class FunctionCheck:
         """Whether a number comes out differently when the function is called again."""
         if _kind(result) != "a number":
             return False
-        again = call_within(self.seconds, _materialized, answer, *copy.deepcopy(inputs))
+        again = call_within(self.seconds, _result, answer, *copy.deepcopy(inputs))
         return again.error is None and not again.timed_out and not _same(again.value, result)
 
     def _failure(self, outcome: Outcome, answer: Any, call: str) -> str | None:
         """The hint for a call that returned no value to judge."""
         if outcome.timed_out:
             return f"{call} ran longer than {self.seconds:g} s and was stopped. Does every loop come to its end?"
+        if isinstance(outcome.error, Endless):
+            return f"{call} yielded more than {MOST_ITEMS:,} items and was stopped. Does every loop come to its end?"
         if outcome.error is not None:
             return _error_hint(outcome.error, answer, call)
         if inspect.iscoroutine(outcome.value):
@@ -218,19 +229,19 @@ class FunctionCheck:
         if fault is None:
             return None
         for wrong, text in self.mistakes:
-            naive = call_within(self.seconds, _materialized, wrong, *copy.deepcopy(inputs))
+            naive = call_within(self.seconds, _result, wrong, *copy.deepcopy(inputs))
             if naive.error is None and _equal(result, naive.value, self.rtol):
                 return text
         return fault
 
     def _judged(self, result: Any, inputs: tuple[Any, ...]) -> str | None:
-        judged = call_within(10 * self.seconds, self.judge, result, *copy.deepcopy(inputs))
+        judged = call_within(self.seconds, self.judge, result, *copy.deepcopy(inputs))
         if judged.timed_out:
             return "It is too large to be judged."
         return judged.value if judged.error is None else f"It cannot be read: {judged.error}"
 
     def _compared(self, result: Any, inputs: tuple[Any, ...]) -> str | None:
-        expected = _materialized(self.reference, *copy.deepcopy(inputs))
+        expected = _result(self.reference, *copy.deepcopy(inputs))
         return None if _equal(result, expected, self.rtol) else _difference(result, expected, self.rtol, self.unit)
 
 

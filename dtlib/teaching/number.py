@@ -6,15 +6,14 @@ cut off, and a count, which is a Python int, only when it is exact.
 
 from __future__ import annotations
 
-import decimal
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dtlib.teaching.answers import plain, verdict_within
 from dtlib.teaching.verdict import NOT_ATTEMPTED, Verdict, hint, passed
 
 __all__ = ["NumberCheck", "agrees", "close", "not_a_number", "slip"]
@@ -23,20 +22,21 @@ __all__ = ["NumberCheck", "agrees", "close", "not_a_number", "slip"]
 WRONG_VALUE = "Not this value. Write the formula down with its units, then put in the numbers one by one."
 TOO_FEW_DIGITS = "Close: give three significant digits."
 NEGATIVE = "This is negative, and the answer is not: look at the order of a difference, or at a sign."
+READING_S = 2.0
 PREFIX = 1e-3  # how exactly a factor of 1.024 must be met: a rounded number lies that near it by chance
 
 
 def not_a_number(answer: Any) -> str | None:
-    """The hint for an ``answer`` of a wrong type, or None for a number, NumPy's scalars and 0-d arrays included."""
+    """The hint for an ``answer`` (made ``plain``) that is no number or not a finite one, or None."""
     if answer is None:
         return "This is None: no value arrived. print(...) shows a value but returns None; assign or return the value."
-    if isinstance(answer, (bool, np.bool_)):
+    if isinstance(answer, bool):
         return "This is a truth value (True or False), and a number is asked."
     if isinstance(answer, (str, bytes)):
         return "This is a text. Write the number without quotes, and without its unit."
-    if isinstance(answer, (complex, np.complexfloating)):
+    if isinstance(answer, complex):
         return "This is a complex number. In Python a power is written **, and j marks an imaginary number."
-    if isinstance(answer, np.ndarray) and answer.ndim:
+    if isinstance(answer, np.ndarray):
         return ("This is an array with a single element: take the element out of it." if answer.size == 1
                 else "This is an array, and one number is asked.")
     if isinstance(answer, (list, tuple, set, frozenset, dict)):
@@ -44,23 +44,15 @@ def not_a_number(answer: Any) -> str | None:
                 if len(answer) == 1 else "This is a collection of values, and one number is asked.")
     if callable(answer):
         return "This is a function and not its result: call it, with parentheses."
-    if isinstance(answer, np.ndarray) and answer.dtype.kind in "iuf":
-        answer = answer.item()
-    if not isinstance(answer, (numbers.Real, decimal.Decimal)):
+    if not isinstance(answer, (int, float)):
         return f"This is of type {type(answer).__name__}, and a number is asked."
-    if isinstance(answer, numbers.Integral):
+    if isinstance(answer, int):
         return None
     if math.isnan(answer):
         return "This is nan (not a number). Look for zero divided by zero, or infinity minus infinity."
     if math.isinf(answer):
         return "This is infinite. Look for a division by zero or an overflow."
     return None
-
-
-def _number(value: Any) -> int | float:
-    """``value`` as Python's own number; a whole number stays exact however large."""
-    value = value.item() if isinstance(value, (np.ndarray, np.generic)) else value
-    return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
 def close(value: float, target: float, rtol: float) -> bool:
@@ -125,7 +117,7 @@ def slip(answer: Any, expected: Any, unit: str = "", both_directions: bool = Fal
     'Off by a factor of eight: bits and bytes, or the eight GPUs of a node, are mixed up. The answer is asked in B/s.'
     """
     try:
-        answer, expected = float(_number(answer)), float(_number(expected))
+        answer, expected = float(answer), float(expected)
         if close(-answer, expected, PREFIX):
             return "The sign is wrong."
         if answer < 0 < expected:
@@ -171,16 +163,20 @@ class NumberCheck:
     def __call__(self, answer: Any) -> Verdict:
         if answer is ...:
             return NOT_ATTEMPTED
+        return verdict_within(READING_S, self._verdict, answer)
+
+    def _verdict(self, answer: Any) -> Verdict:
+        answer = plain(answer)
         problem = not_a_number(answer)
         if problem:
             return hint(problem)
-        answer, expected = _number(answer), _number(self.expected())
+        expected = plain(self.expected())
         if _right(answer, expected, self.rtol):
             return passed(self.explanation)
         return hint(self._hint(answer, expected))
 
     def _hint(self, answer: int | float, expected: int | float) -> str:
-        wrongs = [(_number(wrong), text) for wrong, text in self.mistakes]
+        wrongs = [(plain(wrong), text) for wrong, text in self.mistakes]
         exactly = [text for wrong, text in wrongs if close(answer, wrong, 1e-9)]
         if exactly:
             return exactly[0]
