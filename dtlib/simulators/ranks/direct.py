@@ -1,0 +1,187 @@
+"""The fastest collectives on shared memory: every rank reads what it needs where it lies.
+
+In a large all-reduce each rank adds up its own slice of all arrays, block by block, and writes each block back to
+everyone while it is still in the cache: about the memory traffic of one copy of the array. In a small one everybody
+adds up everything, which saves a barrier. Sums are in the order of the ranks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtlib.simulators.ranks.communicator import mean_dtypes
+from dtlib.simulators.ranks.meeting import SMALL_BYTES, described
+from dtlib.simulators.schedule import chunk_bounds
+
+if TYPE_CHECKING:
+    from dtlib.simulators.ranks.comm import Comm
+
+__all__ = ["all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter"]
+
+BLOCK_BYTES = 256 << 10
+
+
+def all_reduce(comm: Comm, array: np.ndarray, op: str, out: np.ndarray | None) -> np.ndarray:
+    dtype, result_dtype = mean_dtypes(array.dtype) if op == "mean" else (array.dtype, array.dtype)
+    call = f"called all_reduce({op})" + described(array.shape, array.dtype)
+    start_s = time.perf_counter()
+    if array.nbytes <= SMALL_BYTES:
+        comm.meeting.meet(call, array)
+        result = np.empty(array.shape, result_dtype) if out is None else out
+        _fold([comm.meeting.payload(member, array.shape, array.dtype) for member in range(comm.size)],
+              result, dtype, op)
+        comm.account([(0, 0, True, array.nbytes)] * comm.size, [(0, 0, True, array.nbytes)] * comm.size, start_s)
+        return result
+    if out is not None and np.may_share_memory(out, array) and not _same_place(out, array):
+        array = array.copy()
+    place, array = comm.wires.place(array)
+    result = out
+    if out is None or comm.wires.memory.offset_of(out) is None:
+        result = comm.empty(array.shape, result_dtype)
+    comm.meeting.meet(call, places=(place, comm.wires.memory.offset_of(result)))
+    sources, results = zip(*([comm.wires.memory.view(offset, array.size, kind) for offset, kind
+                              in zip(comm.meeting.place(member), (array.dtype, result_dtype), strict=True)]
+                             for member in range(comm.size)), strict=True)
+    bounds = _bounds(array.size, comm.size)
+    mine, others = results[comm.rank], [result for member, result in enumerate(results) if member != comm.rank]
+    for block in _blocks(bounds[comm.rank], bounds[comm.rank + 1], dtype):
+        piece = mine[block]
+        _fold([source[block] for source in sources], piece, dtype, op)
+        for other in others:
+            other[block] = piece
+    comm.meeting.wait()
+    reduced, copied = _sizes(bounds, array.itemsize), _sizes(bounds, result.itemsize)
+    comm.account([(0, member, True, reduced[member]) for member in range(comm.size)],
+                 [(0, comm.rank, True, reduced[comm.rank])] * comm.size, start_s)
+    comm.account([(1, comm.rank, False, copied[comm.rank])] * comm.size,
+                 [(1, member, False, copied[member]) for member in range(comm.size)], start_s)
+    if out is not None and result is not out:
+        out[...] = result
+        return out
+    return result
+
+
+def reduce_scatter(comm: Comm, array: np.ndarray, op: str) -> np.ndarray:
+    dtype, result_dtype = mean_dtypes(array.dtype) if op == "mean" else (array.dtype, array.dtype)
+    bounds = _bounds(array.size, comm.size)
+    sizes = _sizes(bounds, array.itemsize)
+    start, stop = bounds[comm.rank:comm.rank + 2]
+    start_s = time.perf_counter()
+    parts, done = _share(comm, f"called reduce_scatter({op})", array)
+    result = _result(comm, (stop - start,), result_dtype)
+    for block in _blocks(start, stop, dtype):
+        _fold([part[block] for part in parts], result[block.start - start:block.stop - start], dtype, op)
+    done()
+    comm.account([(0, member, True, sizes[member]) for member in range(comm.size)],
+                 [(0, comm.rank, True, sizes[comm.rank])] * comm.size, start_s)
+    return result
+
+
+def all_gather(comm: Comm, array: np.ndarray) -> np.ndarray:
+    start_s = time.perf_counter()
+    parts, done = _share(comm, "called all_gather()", array)
+    result = _result(comm, (array.size * comm.size,), array.dtype)
+    for member, part in enumerate(parts):
+        result[member * array.size:(member + 1) * array.size] = part
+    done()
+    comm.account([(0, comm.rank, False, array.nbytes)] * comm.size,
+                 [(0, member, False, array.nbytes) for member in range(comm.size)], start_s)
+    return result
+
+
+def all_to_all(comm: Comm, array: np.ndarray) -> np.ndarray:
+    bounds = _bounds(array.size, comm.size)
+    sizes = _sizes(bounds, array.itemsize)
+    start, stop = bounds[comm.rank:comm.rank + 2]
+    start_s = time.perf_counter()
+    parts, done = _share(comm, "called all_to_all()", array)
+    result = _result(comm, ((stop - start) * comm.size,), array.dtype)
+    for member, part in enumerate(parts):
+        result[member * (stop - start):(member + 1) * (stop - start)] = part[start:stop]
+    done()
+    comm.account([(0, comm.rank * comm.size + member, False, sizes[member]) for member in range(comm.size)],
+                 [(0, member * comm.size + comm.rank, False, sizes[comm.rank]) for member in range(comm.size)],
+                 start_s)
+    return result
+
+
+def broadcast(comm: Comm, array: np.ndarray | None, root: int) -> np.ndarray:
+    start_s = time.perf_counter()
+    place = 0
+    if comm.rank == root:
+        place, array = comm.wires.place(array)
+    shape, dtype = comm.meet_root(f"called broadcast(root={root})", array, root, place)
+    result = _result(comm, shape, dtype)
+    result[...] = comm.wires.memory.view(comm.meeting.place(root)[0], shape, dtype)
+    comm.meeting.wait()
+    nothing = [None] * comm.size
+    moved = (0, 0, False, result.nbytes)
+    comm.account([moved] * comm.size if comm.rank == root else nothing,
+                 nothing if comm.rank == root else [moved if member == root else None for member in range(comm.size)],
+                 start_s)
+    return result
+
+
+def _share(comm: Comm, call: str, array: np.ndarray) -> tuple[list[np.ndarray], Any]:
+    """Everybody's array, flat, and what to call when it has been read."""
+    call += described(array.shape, array.dtype)
+    if array.nbytes <= SMALL_BYTES:
+        comm.meeting.meet(call, array)
+        return [comm.meeting.payload(member, array.size, array.dtype) for member in range(comm.size)], lambda: None
+    place, staged = comm.wires.place(array)
+
+    def done() -> None:
+        nonlocal staged
+        comm.meeting.wait()
+        staged = None
+
+    comm.meeting.meet(call, places=(place, 0))
+    return [comm.wires.memory.view(comm.meeting.place(member)[0], array.size, array.dtype)
+            for member in range(comm.size)], done
+
+
+def _fold(parts: Sequence[np.ndarray], out: np.ndarray, dtype: np.dtype, op: str) -> None:
+    """Add up ``parts`` from the first to the last in ``dtype``, into ``out``, which may be one of them."""
+    dtype = dtype.newbyteorder("=")
+    total, *others = parts
+    scratch = np.empty(out.shape, dtype) if len(others) > 1 or dtype != out.dtype else out
+    for number, part in enumerate(others, 1):
+        to_out = number == len(others) and dtype == out.dtype
+        total = np.add(total, part, out=out if to_out else scratch, dtype=dtype)
+    if op == "mean":
+        np.divide(total, len(parts), out=out, casting="same_kind")
+    elif total is not out:
+        out[...] = total
+
+
+@lru_cache
+def _bounds(size: int, chunks: int) -> list[int]:
+    return chunk_bounds(size, chunks).tolist()
+
+
+def _sizes(bounds: list[int], itemsize: int) -> list[int]:
+    return [(stop - start) * itemsize for start, stop in itertools.pairwise(bounds)]
+
+
+def _blocks(start: int, stop: int, dtype: np.dtype) -> list[slice]:
+    length = max(1, BLOCK_BYTES // dtype.itemsize)
+    return [slice(first, min(first + length, stop)) for first in range(start, stop, length)]
+
+
+def _result(comm: Comm, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Memory for a result: small ones from the process, large ones from shared memory, which is warm."""
+    if math.prod(shape) * dtype.itemsize <= SMALL_BYTES:
+        return np.empty(shape, dtype)
+    return comm.empty(shape, dtype)
+
+
+def _same_place(one: np.ndarray, other: np.ndarray) -> bool:
+    return (one.__array_interface__["data"] == other.__array_interface__["data"] and one.strides == other.strides
+            and one.dtype == other.dtype)

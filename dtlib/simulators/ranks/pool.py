@@ -1,0 +1,61 @@
+"""``run`` for everyday use: it keeps the processes of the last few clusters, so that the next run starts at once."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
+
+from dtlib.arguments import choice, count
+from dtlib.simulators.network import Network
+from dtlib.simulators.ranks.cluster import Cluster
+from dtlib.simulators.ranks.result import Result
+
+__all__ = ["ENGINES", "run", "shutdown"]
+
+KEPT = 3  # clusters of different sizes
+_pool: dict[int, Cluster] = {}
+_lock = threading.RLock()
+
+
+def run(program: Callable[..., Any], ranks: int = 4, engine: str = "local", args: Iterable[Any] = (), *,
+        network: Network | None = None, deadline_s: float | None = 60.0) -> Result:
+    """Run ``program(comm, *args)`` on ``ranks`` ranks; what each returned, by rank, with the account of the run.
+
+    ``engine`` is "local", for processes of this machine; or "mpi" or "torch", which can use more than one: see the modules
+    ``mpi`` and ``torch_dist``. Under mpiexec or torchrun those take the ranks that there are, instead of ``ranks`` new ones.
+
+    >>> run(lambda comm: int(comm.all_reduce(comm.rank)), ranks=3)
+    [3, 3, 3]
+    """
+    return ENGINES[choice("engine", engine, ENGINES)](program, count("ranks", ranks), args, network, deadline_s)
+
+
+def shutdown() -> None:
+    """End the processes that ``run`` keeps."""
+    with _lock:
+        while _pool:
+            _pool.popitem()[1].close()
+
+
+def _local(program: Callable[..., Any], ranks: int, args: Iterable[Any], network: Network | None,
+           deadline_s: float | None) -> Result:
+    with _lock:
+        cluster = _pool.pop(ranks, None)
+        if cluster is None or not cluster.mine:
+            cluster = Cluster(ranks)
+        while len(_pool) >= KEPT:
+            _pool.pop(next(iter(_pool))).close()
+        _pool[ranks] = cluster  # the last one used is the last one to go
+        return cluster.run(program, args, network=network, deadline_s=deadline_s)
+
+
+def _of(module: str) -> Callable[..., Result]:
+    """The engine in a module that is not imported before it is used."""
+    return lambda *run: import_module(f"dtlib.simulators.ranks.{module}").run(*run)
+
+
+ENGINES = {"local": _local, "mpi": _of("mpi"), "torch": _of("torch_dist")}
+atexit.register(shutdown)

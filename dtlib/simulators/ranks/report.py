@@ -1,0 +1,42 @@
+"""How a rank's program ended, as one process tells another."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterable
+from typing import Any
+
+from dtlib.simulators.ranks.errors import RankError
+
+__all__ = ["ended", "failed", "frames_of", "shown"]
+
+
+def ended(rank: int, error: BaseException) -> dict[str, Any]:
+    """The report on an error that a program on ``rank`` ended with."""
+    if isinstance(error, RankError):  # it says all there is to say
+        return failed(error.rank, error.cause, error) | {"text": ""}
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+        return failed(rank, f"called sys.exit({error.code!r}) in the middle of the run (exit code {code})", error, code)
+    return failed(rank, f"raised {type(error).__name__}: {error}", error)
+
+
+def failed(rank: int, cause: str, error: BaseException, exit_code: int | None = None) -> dict[str, Any]:
+    return {"end": "failed", "rank": rank, "cause": cause, "exit_code": exit_code,
+            "frames": frames_of(traceback.extract_tb(error.__traceback__)),
+            "text": "".join(traceback.format_exception_only(error))}
+
+
+def frames_of(stack: Iterable[traceback.FrameSummary]) -> list[tuple[str, int, str]]:
+    """A stack without this package. The caller adds the source lines: it knows the cells."""
+    return [(frame.filename, frame.lineno or 0, frame.name) for frame in stack
+            if os.path.dirname(frame.filename) != os.path.dirname(__file__)]
+
+
+def shown(report: dict[str, Any]) -> str:
+    """A traceback with the source lines, which only the caller knows if they were typed into a notebook."""
+    if not report["frames"]:
+        return report["text"]
+    summary = traceback.StackSummary.from_list([traceback.FrameSummary(*frame) for frame in report["frames"]])
+    return "Traceback (most recent call last):\n" + "".join(summary.format()) + report["text"]

@@ -1,0 +1,342 @@
+"""Whatever happens to a rank: the run ends everywhere, the error says what happened, nothing is left, and the next
+run works."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from dtlib.simulators.ranks import Cluster, RankError, run, shutdown
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+ROOT = Path(__file__).parents[1]
+LARGE = 2**20
+
+
+def left_behind() -> tuple[list[str], list[str], list[str]]:
+    """What a run could leave: children, open files, and named memory (psm_ is what multiprocessing calls it)."""
+    gc.collect()
+    children = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True,
+                              check=True).stdout.splitlines()
+    files = [os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")
+             if os.path.islink(f"/proc/self/fd/{number}")]
+    named = [name for folder in ("/dev/shm", "/tmp") for name in os.listdir(folder)
+             if name.startswith(("ranks-memory-", "psm_", "sem."))]
+    return [child for child in children if not child.startswith("ps ")], sorted(files), named
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    shutdown()
+    before = left_behind()
+    yield
+    shutdown()
+    assert left_behind() == before
+
+
+def killed(comm):
+    if comm.rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.barrier()
+
+
+def killed_while_others_compute(comm):
+    if comm.rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+def killed_in_a_large_all_reduce(comm):
+    array = np.ones(LARGE)
+    while True:
+        comm.all_reduce(array)
+        if comm.rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def exits(comm):
+    if comm.rank == 1:
+        sys.exit(3)
+    comm.barrier()
+
+
+def exits_hard(comm):
+    if comm.rank == 1:
+        os._exit(7)
+    comm.all_reduce(np.ones(LARGE), algorithm="ring")
+
+
+def exits_as_if_all_were_well(comm):
+    if comm.rank == 1:
+        os._exit(0)
+    comm.all_gather(np.ones(LARGE))
+
+
+def raises(comm):
+    comm.barrier()
+    if comm.rank == 3:
+        return {}["a key"]
+    return comm.recv(3)
+
+
+def crashes(comm):
+    if comm.rank == 1:
+        import ctypes
+        ctypes.string_at(0)
+    comm.barrier()
+
+
+def waits_in_a_circle(comm):
+    return comm.recv((comm.rank + 1) % comm.size)
+
+
+def skips_a_barrier(comm):
+    if comm.rank != 1:
+        comm.barrier()
+
+
+def other_shape(comm):
+    comm.all_reduce(np.ones(3 + (comm.rank == 2)))
+
+
+def other_dtype(comm):
+    comm.all_reduce(np.ones(LARGE, "f4" if comm.rank == 1 else "f8"), algorithm="ring")
+
+
+def other_collective(comm):
+    if comm.rank == 3:
+        comm.all_gather(np.ones(3))
+    comm.barrier()
+
+
+def other_algorithm(comm):
+    comm.all_reduce(np.ones(3), algorithm="ring" if comm.rank == 3 else "naive")
+
+
+def message_nobody_wants(comm):
+    if comm.rank == 1:
+        comm.send(np.ones(10), 0)
+
+
+def unpicklable(comm):
+    return threading.Lock() if comm.rank == 2 else None
+
+
+FAULTS = [
+    (killed, 2, -9, "was killed by SIGKILL"),
+    (killed_while_others_compute, 2, -9, "was killed by SIGKILL"),
+    (killed_in_a_large_all_reduce, 2, -9, "was killed by SIGKILL"),
+    (exits, 1, 3, r"called sys.exit\(3\)"),
+    (exits_hard, 1, 7, r"exited in the middle of the run \(exit code 7\)"),
+    (exits_as_if_all_were_well, 1, 0, "exited in the middle"),
+    (raises, 3, None, r"raised KeyError: 'a key'(.|\n)*line \d+, in raises\n.*return {}\[.a key.\]"),
+    (crashes, 1, -11, r"was killed by SIGSEGV(.|\n)*in crashes"),
+    (waits_in_a_circle, 0, None, r"waits for ever(.|\n)*rank 3 waited for rank 0(.|\n)*in waits_in_a_circle"),
+    (skips_a_barrier, 1, None, r"returned from the program, but rank 0 called barrier\(\)"),
+    (other_shape, 2, None, r"called all_reduce\(sum\) with shape \(4,\) and dtype float64, but rank 0 .* \(3,\)"),
+    (other_dtype, 1, None, "dtype float32, but rank 0 .* dtype float64"),
+    (other_collective, 3, None, r"called all_gather\(\) with shape \(3,\).*, but rank 0 called barrier\(\)"),
+    (other_algorithm, 3, None, "'ring'.*, but rank 0 .*'naive'"),
+    (message_nobody_wants, 0, None, "returned without having received 1 message.* rank 1 with tag 0 and 80 bytes"),
+    (unpicklable, 2, None, "returned something that cannot be pickled"),
+]
+
+
+@pytest.mark.parametrize(("program", "rank", "exit_code", "message"), FAULTS, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_fault_ends_the_run_within_a_second(program, rank, exit_code, message):
+    with Cluster(4) as cluster:
+        cluster.run(lambda comm: None)
+        start = time.perf_counter()
+        with pytest.raises(RankError, match=message) as caught:
+            cluster.run(program)
+        assert time.perf_counter() - start < 1
+        assert (caught.value.rank, caught.value.exit_code) == (rank, exit_code)
+        assert "dtlib" not in caught.value.traceback
+        assert list(cluster.run(lambda comm: int(comm.all_reduce(np.array(comm.rank))))) == [6] * 4
+
+
+@pytest.mark.parametrize("busy", ["python", "sleep", "numpy"])
+def test_a_rank_that_hangs_is_named_with_the_line_it_hangs_in(busy):
+    def hangs(comm):
+        if comm.rank == 1:
+            while busy == "python":
+                pass
+            if busy == "sleep":
+                time.sleep(100)
+            np.linalg.svd(np.ones((4000, 4000)))
+        comm.barrier()
+
+    with Cluster(2) as cluster:
+        cluster.run(lambda comm: None)
+        start = time.perf_counter()
+        with pytest.raises(RankError, match=r"rank 1 did not finish within 0.5 s .*rank 0 waited(.|\n)*in hangs") as caught:
+            cluster.run(hangs, deadline_s=0.5)
+        assert time.perf_counter() - start < 1.5
+        assert caught.value.rank == 1
+
+
+def test_a_rank_that_is_stopped_is_late():
+    with Cluster(2) as cluster:
+        cluster.run(lambda comm: None)
+        with pytest.raises(RankError, match="rank 1 did not finish within 0.5 s"):
+            cluster.run(lambda comm: os.kill(os.getpid(), signal.SIGSTOP) if comm.rank else comm.barrier(), deadline_s=0.5)
+
+
+def test_a_rank_that_stops_while_it_reports_is_late():
+    def program(comm):
+        if comm.rank == 1:
+            threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGSTOP]).start()
+            return Slow()
+
+    with Cluster(2) as cluster, pytest.raises(RankError, match="did not finish within 1 s"):
+        cluster.run(program, deadline_s=1)
+
+
+class Slow:
+    """Its caller is busy with it for longer than the deadline."""
+
+    def __reduce__(self):
+        time.sleep(0.5)
+        return Slow, ()
+
+
+def test_all_others_hear_of_a_dead_rank_within_50_ms_and_which_one_it_was():
+    def program(comm):
+        dies_s = float(comm.broadcast(np.array(time.perf_counter() + 0.2), root=2))
+        if comm.rank == 2:
+            time.sleep(max(0, dies_s - time.perf_counter()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            comm.barrier()
+        except RankError as error:
+            return time.perf_counter() - dies_s, error.rank, error.exit_code
+
+    def attempt():
+        with Cluster(4) as cluster, pytest.raises(RankError) as caught:
+            cluster.run(program)
+        heard = [result for result in caught.value.results if result]
+        assert len(heard) == 3
+        assert caught.value.exit_code == -9
+        assert all(entry[1:] == (2, -9) for entry in heard)
+        return max(entry[0] for entry in heard)
+
+    assert min(attempt() for _ in range(3)) < 0.05
+
+
+def test_a_rank_that_catches_the_error_and_goes_on_is_stopped_too():
+    def stubborn(comm):
+        if comm.rank == 0:
+            raise ValueError("first")
+        while True:
+            with contextlib.suppress(RankError):
+                comm.barrier()
+
+    with Cluster(3) as cluster, pytest.raises(RankError, match="rank 0 raised ValueError: first"):
+        cluster.run(stubborn)
+
+
+def test_what_was_printed_before_the_fault_is_shown(capsys):
+    def program(comm):
+        print("here", comm.rank)
+        comm.barrier()
+        killed(comm)
+
+    with Cluster(4) as cluster, pytest.raises(RankError):
+        cluster.run(program)
+    assert capsys.readouterr().out == "here 0\nhere 1\nhere 2\nhere 3\n"
+
+
+def test_a_worker_killed_between_runs_is_noticed_at_the_next():
+    pids = run(lambda comm: os.getpid(), ranks=2)
+    os.kill(pids[1], signal.SIGKILL)
+    time.sleep(0.05)
+    with pytest.raises(RankError, match="rank 1 was killed by SIGKILL"):
+        run(lambda comm: None, ranks=2)
+    assert list(run(lambda comm: comm.rank, ranks=2)) == [0, 1]
+
+
+def test_an_interrupt_ends_the_run_and_the_next_one_works():
+    def sleeps(comm):
+        time.sleep(30)
+
+    with Cluster(2) as cluster:
+        for delay_s in (0.05, 0.3):
+            timer = threading.Timer(delay_s, signal.raise_signal, [signal.SIGINT])
+            start = time.perf_counter()
+            with pytest.raises(KeyboardInterrupt):
+                timer.start()
+                cluster.run(sleeps)
+            timer.join()
+            assert time.perf_counter() - start < 1.3
+        assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
+
+
+def test_ranks_do_not_outlive_a_caller_that_is_killed():
+    program = textwrap.dedent("""
+        import os, time
+        from dtlib.simulators.ranks import run
+        print(*run(lambda comm: os.getpid(), ranks=2), flush=True)
+        run(lambda comm: time.sleep(100) if comm.rank else comm.barrier(), ranks=2)
+    """)
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True) as caller:
+        pids = [int(pid) for pid in caller.stdout.readline().split()]
+        time.sleep(0.2)
+        caller.kill()
+    until = time.perf_counter() + 5
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        assert time.perf_counter() < until
+        time.sleep(0.01)
+
+
+def test_a_caller_may_have_threads_and_end_without_a_word():
+    program = textwrap.dedent("""
+        import threading, time
+        threading.Thread(target=time.sleep, args=(0.5,)).start()
+        from dtlib.simulators.ranks import run
+        print(list(run(lambda comm: int(comm.all_reduce(1)), ranks=3)))
+    """)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=ROOT, capture_output=True, text=True,
+                          timeout=30, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("[3, 3, 3]\n", "", 0)
+
+
+def test_runs_from_several_threads_take_turns():
+    outcomes = []
+
+    def work(number):
+        outcomes.append(list(run(lambda comm: number * 10 + comm.rank, ranks=2)) == [number * 10, number * 10 + 1])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes == [True] * 5
+
+
+@pytest.mark.slow
+def test_two_hundred_random_faults_in_a_row_leak_nothing():
+    dice = random.Random(0)
+    with Cluster(4) as cluster:
+        cluster.run(lambda comm: None)
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(200):
+            program, rank, exit_code, _ = dice.choice(FAULTS)
+            with pytest.raises(RankError) as caught:
+                cluster.run(program)
+            assert (caught.value.rank, caught.value.exit_code) == (rank, exit_code), program
+        assert list(cluster.run(lambda comm: comm.rank)) == [0, 1, 2, 3]
+        assert len(os.listdir("/proc/self/fd")) == before
