@@ -100,6 +100,13 @@ def test_the_page_shows_a_recorded_run_and_no_buttons():
     assert "<button" not in html and "<input" not in html
 
 
+def test_where_there_are_no_processes_the_schedule_runs_in_one_and_says_so(monkeypatch):
+    monkeypatch.setattr("sys.platform", "emscripten")
+    panel = finished(widget(all_reduce_lab(ring)))
+    assert "Ran on arrays in one process" in panel.says.value and "not emscripten" in panel.says.value
+    assert panel.lines[0][:5] == ("ring", "4", "1 MiB", "1,572,864", "1,572,864")
+
+
 def test_the_lab_takes_a_function_and_nothing_else():
     with pytest.raises(TypeError, match="own must be a function"):
         all_reduce_lab("ring")

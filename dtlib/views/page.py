@@ -9,6 +9,7 @@ from typing import Any
 
 from dtlib.views import encode
 from dtlib.views.explorer import Explorer
+from dtlib.views.lab import Lab
 from dtlib.views.prediction import Prediction
 
 __all__ = ["html"]
@@ -33,6 +34,11 @@ def _explorer(explorer: Explorer) -> str:
             f'<figcaption class="dt-title">{escape(explorer.title)}</figcaption>'
             f'<div class="dt-static" role="img" aria-label="{escape(says)}">{encode.static_svg(explorer)}</div>'
             f'<p class="dt-says">{escape(says)}</p>{_data(data)}</figure>')
+
+
+@html.register
+def _lab(lab: Lab) -> str:
+    return lab.html()
 
 
 @html.register

@@ -7,9 +7,12 @@ from typing import Any
 
 import anywidget
 import traitlets
+from ipywidgets import DOMWidget
 
 from dtlib.views import encode, front_end
 from dtlib.views.explorer import Explorer
+from dtlib.views.lab import Lab
+from dtlib.views.panel import LabPanel
 from dtlib.views.prediction import Prediction
 
 __all__ = ["ExplorerWidget", "PredictionWidget", "widget"]
@@ -50,10 +53,11 @@ class PredictionWidget(anywidget.AnyWidget):
 
 
 @singledispatch
-def widget(view: Any) -> anywidget.AnyWidget:
+def widget(view: Any) -> DOMWidget:
     """The widget that shows ``view``."""
     raise TypeError(f"no widget shows a {type(view).__name__}")
 
 
 widget.register(Explorer, ExplorerWidget)
 widget.register(Prediction, PredictionWidget)
+widget.register(Lab, LabPanel)

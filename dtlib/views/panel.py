@@ -1,0 +1,88 @@
+"""The lab as a panel of Jupyter widgets: choose, run, watch, kill a rank."""
+
+from __future__ import annotations
+
+import random
+import threading
+from html import escape
+
+import ipywidgets as widgets
+
+from dtlib.simulators.measure import Measurement, in_process, measurements
+from dtlib.simulators.ranks import Cluster, RankError
+from dtlib.units import KiB, binary
+from dtlib.views.lab import HEADINGS, Lab, cells, description
+from dtlib.views.table import Table
+
+__all__ = ["LabPanel"]
+
+ROUNDS = 5
+
+
+class LabPanel(widgets.VBox):
+    """Runs happen in a thread of their own, so that the kernel stays free for the button that kills a rank."""
+
+    def __init__(self, lab: Lab) -> None:
+        def choose(label: str, options: list[tuple[str, object]], value: object) -> widgets.Dropdown:
+            return widgets.Dropdown(options=options, value=value, description=label, style={"description_width": "5.5em"})
+
+        self.lab, self.lines, self.cluster = lab, [], None
+        self.running: threading.Thread | None = None
+        self.algorithm = choose("Algorithm", [(name, name) for name in lab.algorithms], lab.algorithms[0])
+        self.ranks = choose("Ranks", [(str(ranks), ranks) for ranks in lab.ranks], 4)
+        self.payload = choose("Payload", [(binary(size), size) for size in lab.payloads_bytes], 1024 * KiB)
+        self.network = choose("Network", [(description(network), network) for network in lab.networks], lab.networks[0])
+        self.start = widgets.Button(description="Run", button_style="primary", icon="play")
+        self.kill = widgets.Button(description="Kill a rank", icon="bolt", disabled=True)
+        self.progress = widgets.IntProgress(max=ROUNDS, description="Rounds", style={"description_width": "5.5em"})
+        self.says = widgets.HTML(f"<p>{lab.title}: choose and run.</p>")
+        self.table = widgets.HTML()
+        self.start.on_click(self._start)
+        self.kill.on_click(self._kill)
+        super().__init__([self.algorithm, self.ranks, self.payload, self.network,
+                          widgets.HBox([self.start, self.kill]), self.progress, self.says, self.table])
+
+    def _start(self, _: object) -> None:
+        if self.running is not None and self.running.is_alive():
+            return
+        self.start.disabled, self.kill.disabled, self.progress.value = True, False, 0
+        self.running = threading.Thread(target=self._run, daemon=True)
+        self.running.start()
+
+    def _run(self) -> None:
+        try:
+            schedule = self.lab.schedule(self.algorithm.value, self.ranks.value)
+            with Cluster(schedule.ranks) as self.cluster:
+                self._say(f"Started {schedule.ranks} processes.")
+                done = []
+                for measured in measurements(self.cluster, self.payload.value, schedule, network=self.network.value,
+                                             rounds=ROUNDS):
+                    done.append(measured)
+                    self.progress.value = len(done)
+            self._add(done[-1])
+            self._say("Done. Every process has ended.")
+        except OSError as error:  # no processes here
+            self._add(in_process(schedule, self.payload.value))
+            self._say(f"Ran on arrays in one process, without a network: {error}")
+        except RankError as error:
+            self._say(f"The run ended: {str(error).splitlines()[0]}. All ranks were told, and every process has ended. "
+                      "The next run starts new ones.")
+        except Exception as error:  # a thread has nobody to raise to: the reader sees it here
+            self._say(f"{type(error).__name__}: {error}")
+        finally:
+            self.cluster = None
+            self.start.disabled, self.kill.disabled = False, True
+
+    def _add(self, measured: Measurement) -> None:
+        self.lines.append(cells(measured))
+        self.table.value = Table("Measured beside predicted", HEADINGS, self.lines).html()
+
+    def _kill(self, _: object) -> None:
+        cluster = self.cluster
+        if cluster is not None:
+            victim = random.randrange(cluster.ranks)
+            self._say(f"Killing rank {victim}.")
+            cluster.kill(victim)
+
+    def _say(self, text: str) -> None:
+        self.says.value = f'<p role="status">{escape(text)}</p>'
