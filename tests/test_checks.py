@@ -536,9 +536,10 @@ def test_a_value_that_loops_is_stopped(make, monkeypatch):
     assert time.monotonic() - start < 6
 
 
-def test_what_is_done_to_an_input_is_read_in_time_too():
+@pytest.mark.parametrize("make", [Loops, lambda: LoopsAsNumber(7)], ids=["object", "float"])
+def test_what_is_done_to_an_input_is_read_in_time_too(make):
     def puts(values):
-        values[0] = Loops()
+        values[0] = make()
         return 1
 
     one = an_exercise(FunctionCheck(lambda values: 1, cases=(([1],),), seconds=0.1))

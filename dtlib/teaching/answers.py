@@ -76,10 +76,7 @@ def _list(values: list) -> list:
 
 @plain.register
 def _tuple(values: tuple) -> tuple:
-    own = type(values)
-    if (own.__iter__, own.__len__) != (tuple.__iter__, tuple.__len__):  # otherwise the names of a named tuple remain
-        own = tuple
-    return tuple.__new__(own, map(plain, tuple.__iter__(values)))
+    return tuple.__new__(type(values), map(plain, tuple.__iter__(values)))  # a named tuple keeps its names
 
 
 @plain.register
