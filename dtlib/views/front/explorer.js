@@ -111,7 +111,7 @@ function chart(spec) {
       for (const [name, table] of Object.entries(tables)) view.data(name, rowsOf(table));
       if (width) view.run();
       else resize();
-      holder.setAttribute("role", "img"); // Vega says graphics-document, and every mark would be read out
+      holder.setAttribute("role", "img"); // Vega says graphics-document
       holder.setAttribute("aria-label", says);
     },
   };
