@@ -23,7 +23,8 @@ serve: book ## build the book and serve it on 127.0.0.1 (PORT=8000)
 
 test: book ## run every test: units, chapters, the book in a browser
 	$(BIN)/python tools/browser.py
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not browser"
+	$(BIN)/python -m pytest -m browser --numprocesses 2
 	$(BIN)/python -m pytest --nbval-lax --durations 10 chapters
 
 book: $(READY) ## build the book into _build/html; warnings and failing cells are errors

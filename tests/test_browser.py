@@ -129,7 +129,11 @@ def test_an_address_restores_the_state(address, chromium, where, name):
         figure = visit.explorer(name)
         for position in range(len(explorer.controls)):
             move(figure, explorer, position, len(explorer.controls[position].values) - 1)
-        visit.page.wait_for_function("window.location.search.length > 0", timeout=5_000)
+        wanted = {f"{name}.{control.name}": control.texts[i] for control, i in zip(explorer.controls, at, strict=True)}
+        visit.page.wait_for_function("""wanted => {
+            const found = new URLSearchParams(window.location.search);
+            return Object.entries(wanted).every(([key, text]) => found.get(key) === text);
+        }""", arg=wanted, timeout=5_000)
         link = visit.page.evaluate("window.location.href")
     with site.visit(chromium, address) as visit:
         visit.open(link.removeprefix(address + "/"))
