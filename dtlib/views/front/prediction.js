@@ -1,5 +1,5 @@
 // The number in what a reader wrote, or NaN. Its unit may follow; a comma or a space separates thousands and nothing else.
-function numberIn(written, unit) {
+function numberOf(written, unit) {
   let text = written.trim().replace("−", "-");
   if (text.toLowerCase().endsWith(unit.toLowerCase())) text = text.slice(0, -unit.length).trimEnd();
   text = text.replace(/[,_\s](?=\d{3}(?!\d))/g, "").replace(/\s*[×x*]\s*10\^/i, "e");
@@ -28,7 +28,7 @@ function mountPrediction(root, spec) {
 
   function answered(event) {
     event.preventDefault();
-    const value = numberIn(input.value, spec.unit);
+    const value = numberOf(input.value, spec.unit);
     if (!Number.isFinite(value)) {
       verdict.textContent = `Write a number, like 42, 0.5, 1,024 or 6.5e12 (in ${spec.unit}).`;
       delete root.dataset.outcome;
