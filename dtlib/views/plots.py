@@ -1,15 +1,18 @@
-"""Static figures of measured data."""
+"""Static figures: measured data, and who sent what to whom."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from dtlib.facts.registry import accelerator, fact
 from dtlib.facts.sweeps import sweep
 from dtlib.formulas.collectives import bus_bandwidth_Bps
+from dtlib.simulators.execute import Event
 from dtlib.units import GB, GiB, KiB, MiB, binary, duration, si
 from dtlib.views.picture import Picture, axes
 from dtlib.views.theme import COLORS
 
-__all__ = ["measured_bus_bandwidth"]
+__all__ = ["measured_bus_bandwidth", "space_time"]
 
 
 def measured_bus_bandwidth() -> Picture:
@@ -32,3 +35,29 @@ def measured_bus_bandwidth() -> Picture:
         f"small payloads, where a call takes at least {duration(measured.time_s.min(), 2)}, and reaches "
         f"{si(bus_Bps[best], 'B/s')} at {binary(measured.payload_bytes[best])}, above the {si(wire_Bps, 'B/s')} of the "
         f"wire and the {si(ring_Bps, 'B/s')} of a ring."))
+
+
+def space_time(events: Sequence[Event]) -> Picture:
+    """Every transfer as an arrow from its sender's line to its receiver's: of a simulated log against the steps, and of the
+    trace of a real run, which has times, against the clock.
+    """
+    if not events:
+        raise ValueError(f"events must hold a transfer or more, got {events!r}")
+    timed = hasattr(events[0], "start_s")
+    first_s = min(event.start_s for event in events) if timed else 0.0
+    picture = axes(width_in=5.6, height_in=2.8)
+    for event in events:
+        span = ((event.start_s - first_s, event.end_s - first_s) if timed else (event.step, event.step + 1))
+        scaled = [at * 1e3 for at in span] if timed else span
+        picture.annotate("", xy=(scaled[1], event.destination), xytext=(scaled[0], event.source), arrowprops={
+            "arrowstyle": "->", "color": COLORS[1 if event.reduce else 3], "linestyle": "-" if event.reduce else "--"})
+        picture.plot(scaled, (event.source, event.destination), linestyle="none")  # so that the axes reach it
+    ranks = sorted({rank for event in events for rank in (event.source, event.destination)})
+    picture.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
+    picture.invert_yaxis()
+    picture.set_xlabel("Time (ms)" if timed else "Steps done")
+    added, copied = sum(bool(event.reduce) for event in events), sum(not event.reduce for event in events)
+    when = f"in {duration(max(event.end_s for event in events) - first_s)}" if timed else (
+        f"in {max(event.step for event in events) + 1} steps")
+    return Picture(picture.figure, f"{len(events)} transfers among {len(ranks)} ranks {when}: {added} add what they bring (solid), "
+                                   f"{copied} replace what was there (dashed).")

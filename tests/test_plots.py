@@ -1,0 +1,29 @@
+"""The same drawing of a simulated log and of a real run's trace."""
+
+import numpy as np
+import pytest
+
+from dtlib.simulators.collectives import make
+from dtlib.simulators.execute import run
+from dtlib.simulators.ranks import run as run_on_ranks
+from dtlib.views.plots import space_time
+
+
+def arrows(picture):
+    """Each arrow's ends, as (source, destination), in the order drawn."""
+    return [(int(text.xyann[1]), int(text.xy[1])) for text in picture.figure.axes[0].texts]
+
+
+def test_a_simulated_and_a_real_ring_are_drawn_alike():
+    simulated = run(make("all_reduce", "ring", 3), [np.arange(6) for _ in range(3)])
+    real = run_on_ranks(lambda comm: comm.all_reduce(list(range(6)), algorithm="ring"), ranks=3)
+    drawn, felt = space_time(simulated.events), space_time(real.trace)
+    assert sorted(arrows(drawn)) == sorted(arrows(felt)) == sorted(4 * [(0, 1), (1, 2), (2, 0)])
+    assert "12 transfers among 3 ranks in 4 steps: 6 add what they bring (solid), 6 replace" in drawn.says
+    assert felt.says.startswith("12 transfers among 3 ranks in ") and "6 add" in felt.says
+    assert drawn.figure.axes[0].get_xlabel() == "Steps done" and felt.figure.axes[0].get_xlabel() == "Time (ms)"
+
+
+def test_nothing_to_draw_is_refused():
+    with pytest.raises(ValueError, match="events must hold a transfer or more, got"):
+        space_time([])
