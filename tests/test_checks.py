@@ -17,11 +17,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dtlib import deadline
+from dtlib.deadline import call_within
 from dtlib.simulators.schedule import Transfer
-from dtlib.teaching import answers, checks, deadline, number
+from dtlib.teaching import answers, checks, number
 from dtlib.teaching.audit import ODD_ANSWERS, audit, leaks
 from dtlib.teaching.checks import Exercise, FunctionCheck, NumberCheck, define
-from dtlib.teaching.deadline import call_within
 from dtlib.teaching.verdict import Verdict
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import itertools
+import os
 import time
 from dataclasses import replace
 
@@ -43,6 +46,12 @@ def test_bytes_are_exact_and_time_is_close_to_the_clock(algorithm):
     assert 0.98 < last.time_s / last.predicted_s < 2
 
 
+def test_a_sum_that_wraps_around_a_byte_is_still_checked():
+    with Cluster(24) as cluster:
+        (one,) = measure.measurements(cluster, KiB, make("all_reduce", "ring", 24), rounds=1)
+    assert one.sent_bytes == one.predicted_bytes
+
+
 def test_without_a_network_no_time_is_predicted_and_every_round_is_reported():
     with Cluster(3) as cluster:
         seen = list(measure.measurements(cluster, 0, make("all_reduce", "ring", 3), rounds=4))
@@ -69,10 +78,13 @@ def test_the_readers_own_ring_runs_and_is_measured():
 @pytest.mark.parametrize("own, why", [
     (lambda ranks: (yield ...), "must be a Transfer"), (lambda ranks: None, "must be a list of steps"),
     (lambda ranks: list(ring(ranks))[1:], "must be an all_reduce"), (lambda ranks: 1 / 0, "ZeroDivisionError"),
+    (lambda ranks: os.stat("/no/such/file"), "FileNotFoundError"), (lambda ranks: exit(), "SystemExit"),
+    (lambda ranks: itertools.repeat([]), "does every loop come to its end"),
+    (lambda ranks: [1 for _ in iter(int, 1)], "Does every loop of your function come to its end"),
 ])
 def test_a_schedule_that_is_wrong_is_said_to_be_and_the_panel_goes_on(own, why):
     panel = finished(widget(all_reduce_lab(own)))
-    assert why in panel.says.value and panel.lines == []
+    assert why in html.unescape(panel.says.value) and panel.lines == []
     panel.algorithm.value = "naive"
     assert finished(panel).lines[0][0] == "naive"
 
@@ -95,9 +107,9 @@ def test_a_rank_can_be_killed_in_the_middle_and_the_next_run_works():
 
 def test_the_page_shows_a_recorded_run_and_no_buttons():
     lab = replace(all_reduce_lab, recorded=(("ring", 2, KiB),))
-    html = page.html(lab)
-    assert "1,024" in html and "Recorded when this page was built" in html and "make lab" in html
-    assert "<button" not in html and "<input" not in html
+    text = page.html(lab)
+    assert "1,024" in text and "Recorded when this page was built" in text and "make lab" in text
+    assert "<button" not in text and "<input" not in text
 
 
 def test_where_there_are_no_processes_the_schedule_runs_in_one_and_says_so(monkeypatch):

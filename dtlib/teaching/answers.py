@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.teaching.deadline import call_within
+from dtlib.deadline import call_within
 from dtlib.teaching.verdict import Verdict, hint
 
 __all__ = ["MOST_ITEMS", "Endless", "plain", "verdict_within"]

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from dtlib.deadline import Outcome, call_within
 from dtlib.teaching.answers import MOST_ITEMS, Endless, plain, verdict_within
-from dtlib.teaching.deadline import Outcome, call_within
 from dtlib.teaching.number import close, not_a_number, slip
 from dtlib.teaching.verdict import NOT_ATTEMPTED, Verdict, hint, passed
 

@@ -6,8 +6,9 @@ was recorded when the book was built, and says how to do it oneself.
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -23,6 +24,7 @@ from dtlib.views.table import Table
 __all__ = ["HEADINGS", "Lab", "all_reduce_lab", "cells", "description"]
 
 OWN = "your own"
+MOST_STEPS = 10_000
 HEADINGS = ("Algorithm", "Ranks", "Payload", "Bytes sent", "by formula", "Time", "by clock", "Ratio")
 
 
@@ -70,10 +72,20 @@ class Lab:
         """Every schedule of an all-reduce, the reader's own first."""
         return (*((OWN,) if self.own else ()), *ALGORITHMS["all_reduce"])
 
+    @property
+    def start(self) -> tuple[str, int, int]:
+        """What the panel shows first: the first line of the record."""
+        return self.recorded[0]
+
     def schedule(self, algorithm: str, ranks: int) -> Schedule:
         """The schedule of this name, or the reader's own."""
         if algorithm == OWN and self.own:
-            return Schedule(self.own.__name__, "all_reduce", ranks=ranks, chunks=ranks, steps=self.own(ranks))
+            steps = self.own(ranks)
+            if isinstance(steps, Iterator):
+                steps = list(itertools.islice(steps, MOST_STEPS + 1))
+                if len(steps) > MOST_STEPS:
+                    raise ValueError(f"own must end within {MOST_STEPS:,} steps: does every loop come to its end?")
+            return Schedule(self.own.__name__, "all_reduce", ranks=ranks, chunks=ranks, steps=steps)
         return make("all_reduce", algorithm, ranks)
 
     def record(self) -> list[Measurement]:

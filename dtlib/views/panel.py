@@ -8,15 +8,17 @@ from html import escape
 
 import ipywidgets as widgets
 
+from dtlib.deadline import call_within
 from dtlib.simulators.measure import Measurement, in_process, measurements
 from dtlib.simulators.ranks import Cluster, RankError
-from dtlib.units import KiB, binary
+from dtlib.units import binary
 from dtlib.views.lab import HEADINGS, Lab, cells, description
 from dtlib.views.table import Table
 
 __all__ = ["LabPanel"]
 
 ROUNDS = 5
+MAKING_S = 5.0  # for the reader's own function
 
 
 class LabPanel(widgets.VBox):
@@ -29,8 +31,8 @@ class LabPanel(widgets.VBox):
         self.lab, self.lines, self.cluster = lab, [], None
         self.running: threading.Thread | None = None
         self.algorithm = choose("Algorithm", [(name, name) for name in lab.algorithms], lab.algorithms[0])
-        self.ranks = choose("Ranks", [(str(ranks), ranks) for ranks in lab.ranks], 4)
-        self.payload = choose("Payload", [(binary(size), size) for size in lab.payloads_bytes], 1024 * KiB)
+        self.ranks = choose("Ranks", [(str(ranks), ranks) for ranks in lab.ranks], lab.start[1])
+        self.payload = choose("Payload", [(binary(size), size) for size in lab.payloads_bytes], lab.start[2])
         self.network = choose("Network", [(description(network), network) for network in lab.networks], lab.networks[0])
         self.start = widgets.Button(description="Run", button_style="primary", icon="play")
         self.kill = widgets.Button(description="Kill a rank", icon="bolt", disabled=True)
@@ -45,25 +47,13 @@ class LabPanel(widgets.VBox):
     def _start(self, _: object) -> None:
         if self.running is not None and self.running.is_alive():
             return
-        self.start.disabled, self.kill.disabled, self.progress.value = True, False, 0
+        self.start.disabled, self.progress.value = True, 0
         self.running = threading.Thread(target=self._run, daemon=True)
         self.running.start()
 
     def _run(self) -> None:
         try:
-            schedule = self.lab.schedule(self.algorithm.value, self.ranks.value)
-            with Cluster(schedule.ranks) as self.cluster:
-                self._say(f"Started {schedule.ranks} processes.")
-                done = []
-                for measured in measurements(self.cluster, self.payload.value, schedule, network=self.network.value,
-                                             rounds=ROUNDS):
-                    done.append(measured)
-                    self.progress.value = len(done)
-            self._add(done[-1])
-            self._say("Done. Every process has ended.")
-        except OSError as error:  # no processes here
-            self._add(in_process(schedule, self.payload.value))
-            self._say(f"Ran on arrays in one process, without a network: {error}")
+            self._measure()
         except RankError as error:
             self._say(f"The run ended: {str(error).splitlines()[0]}. All ranks were told, and every process has ended. "
                       "The next run starts new ones.")
@@ -72,6 +62,30 @@ class LabPanel(widgets.VBox):
         finally:
             self.cluster = None
             self.start.disabled, self.kill.disabled = False, True
+
+    def _measure(self) -> None:
+        made = call_within(MAKING_S, self.lab.schedule, self.algorithm.value, self.ranks.value)
+        if made.timed_out:
+            self._say(f"The schedule was not made within {MAKING_S:g} s. Does every loop of your function come to its end?")
+            return
+        if made.error is not None:
+            self._say(f"{type(made.error).__name__}: {made.error}")
+            return
+        try:
+            cluster = Cluster(made.value.ranks)
+        except OSError as error:  # no processes here
+            self._add(in_process(made.value, self.payload.value))
+            self._say(f"Ran on arrays in one process, without a network: {error}")
+            return
+        done: list[Measurement] = []
+        with cluster:
+            self.cluster, self.kill.disabled = cluster, False
+            self._say(f"Started {cluster.ranks} processes.")
+            for measured in measurements(cluster, self.payload.value, made.value, network=self.network.value, rounds=ROUNDS):
+                done.append(measured)
+                self.progress.value = len(done)
+        self._add(done[-1])
+        self._say("Done. Every process has ended.")
 
     def _add(self, measured: Measurement) -> None:
         self.lines.append(cells(measured))

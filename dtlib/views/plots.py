@@ -59,5 +59,5 @@ def space_time(events: Sequence[Event]) -> Picture:
     added, copied = sum(bool(event.reduce) for event in events), sum(not event.reduce for event in events)
     when = f"in {duration(max(event.end_s for event in events) - first_s)}" if timed else (
         f"in {max(event.step for event in events) + 1} steps")
-    return Picture(picture.figure, f"{len(events)} transfers among {len(ranks)} ranks {when}: {added} add what they bring (solid), "
-                                   f"{copied} replace what was there (dashed).")
+    return Picture(picture.figure, f"{len(events)} transfers among {len(ranks)} ranks {when}: {added} add what they bring "
+                                   f"(solid), {copied} replace what was there (dashed).")
