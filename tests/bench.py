@@ -21,7 +21,8 @@ from dtlib.simulators.collectives import make
 from dtlib.simulators.network import Network
 from dtlib.views import front_end
 from dtlib.views.catalog import EXPLORERS
-from tests import site
+from tests import bench_ranks, site
+from tests.bench_report import row
 
 # Every position of every control, forth and back; a change is timed from the event to the end of the drawing, and to
 # the frame that shows it.
@@ -45,12 +46,6 @@ _ANSWER = """async root => {
   }
   return { drawn, shown };
 }"""
-
-
-def row(what: str, value: str, bar: str, holds: bool | None = None) -> None:
-    """One line of the report."""
-    verdict = "" if holds is None else "holds" if holds else "MISSED"
-    print(f"{what:<58} {value:>16}   {bar:<12} {verdict}", flush=True)
 
 
 def zipped_kB(text: str) -> float:
@@ -141,6 +136,7 @@ def main() -> None:
     weights()
     simulation()
     answers()
+    bench_ranks.report()
     if asked.cold:
         cold()
 

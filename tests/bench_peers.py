@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,24 @@ def joined(peer: str) -> tuple[int, int, Share, Callable[[np.ndarray, np.ndarray
     return world.rank, world.size, world.bcast, world.Allreduce, f"{name} {'.'.join(map(str, version))}"
 
 
-def timings(comm: Comm, entries: dict[str, Callable[[], object]], budget_s: float) -> dict[str, list[tuple[float, float]]]:
+def measure(comm: Any, sizes: Iterable[int], budget_s: float,
+            all_reduce: Callable[[np.ndarray, np.ndarray], object] | None = None) -> dict[int, dict[str, float]]:
+    """Median times in seconds by size and contender, among them the ``all_reduce(array, out)`` of a peer."""
+    times_s = {}
+    for size in sizes:
+        ordinary, other = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
+        shared, out = comm.empty(size // 4, np.float32), comm.empty(size // 4, np.float32)
+        shared[...], out[...] = 1, 0
+        work = {"copy": partial(np.copyto, other, ordinary), "peer": all_reduce and partial(all_reduce, ordinary, other),
+                "shared": partial(comm.all_reduce, shared, out=out), "staged": partial(comm.all_reduce, ordinary),
+                "ring": partial(comm.all_reduce, ordinary, algorithm="ring")}
+        times_s[size] = medians(comm, timings(comm, {name: call for name, call in work.items() if call}, budget_s))
+        assert out[0] == comm.size
+        assert other[0] == (comm.size if all_reduce else 1)
+    return times_s
+
+
+def timings(comm: Any, entries: dict[str, Callable[[], object]], budget_s: float) -> dict[str, list[tuple[float, float]]]:
     """When this rank began and ended, by contender and repetition; all contenders take turns."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in entries}
     repetitions, turns = 3, 0
@@ -139,7 +157,7 @@ def timings(comm: Comm, entries: dict[str, Callable[[], object]], budget_s: floa
     return {name: values[2:] for name, values in times.items()}
 
 
-def medians(comm: Comm, times: dict[str, list[tuple[float, float]]]) -> dict[str, float]:
+def medians(comm: Any, times: dict[str, list[tuple[float, float]]]) -> dict[str, float]:
     """The median over repetitions of the time from the first rank's beginning to the last one's end."""
     result = {}
     for name, values in times.items():
@@ -152,20 +170,7 @@ def main() -> None:
     peer, (sizes, budget_s) = sys.argv[1], json.loads(sys.argv[2])
     rank, ranks, share, all_reduce, version = joined(peer)
     comm = local_engine(rank, ranks, 8 * max(sizes) + (64 << 20), share)
-    result: dict[str, Any] = {"peer": version, "ranks": ranks, "times_s": {}}
-    for size in sizes:
-        ordinary, other = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
-        shared, out = comm.empty(size // 4, np.float32), comm.empty(size // 4, np.float32)
-        shared[...], out[...] = 1, 0
-        entries = {
-            "copy": lambda: np.copyto(other, ordinary),  # noqa: B023 - all of them are called before the next size
-            "peer": lambda: all_reduce(ordinary, other),  # noqa: B023
-            "shared": lambda: comm.all_reduce(shared, out=out),  # noqa: B023
-            "staged": lambda: comm.all_reduce(ordinary),  # noqa: B023
-            "ring": lambda: comm.all_reduce(ordinary, algorithm="ring"),  # noqa: B023
-        }
-        result["times_s"][size] = medians(comm, timings(comm, entries, budget_s))
-        assert other[0] == out[0] == ranks
+    result = {"peer": version, "ranks": ranks, "times_s": measure(comm, sizes, budget_s, all_reduce)}
     comm.barrier()
     if rank == 0:
         print(json.dumps(result), flush=True)

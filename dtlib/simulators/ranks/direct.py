@@ -42,20 +42,21 @@ def all_reduce(comm: Comm, array: np.ndarray, op: str, out: np.ndarray | None) -
     if out is not None and np.may_share_memory(out, array) and not _same_place(out, array):
         array = array.copy()
     place, array = comm.wires.place(array)
-    result = out
-    if out is None or comm.wires.memory.offset_of(out) is None:
+    result, target = out, None if out is None else comm.wires.memory.offset_of(out)
+    if target is None:
         result = comm.empty(array.shape, result_dtype)
-    comm.meeting.meet(call, places=(place, comm.wires.memory.offset_of(result)))
-    sources, results = zip(*([comm.wires.memory.view(offset, array.size, kind) for offset, kind
-                              in zip(comm.meeting.place(member), (array.dtype, result_dtype), strict=True)]
-                             for member in range(comm.size)), strict=True)
+        target = comm.wires.memory.offset_of(result)
+    comm.meeting.meet(call, places=(place, target))
+    places, view = [comm.meeting.place(member) for member in range(comm.size)], comm.wires.memory.view
     bounds = _bounds(array.size, comm.size)
-    mine, others = results[comm.rank], [result for member, result in enumerate(results) if member != comm.rank]
     for block in _blocks(bounds[comm.rank], bounds[comm.rank + 1], dtype):
-        piece = mine[block]
-        _fold([source[block] for source in sources], piece, dtype, op)
-        for other in others:
-            other[block] = piece
+        length = block.stop - block.start
+        parts = [view(at + block.start * array.itemsize, length, array.dtype) for at, _ in places]
+        copies = [view(at + block.start * result.itemsize, length, result_dtype) for _, at in places]
+        mine = copies.pop(comm.rank)
+        _fold(parts, mine, dtype, op, in_place=place == target)
+        for copy in copies:
+            copy[...] = mine
     comm.meeting.wait()
     reduced, copied = _sizes(bounds, array.itemsize), _sizes(bounds, result.itemsize)
     comm.account([(0, member, True, reduced[member]) for member in range(comm.size)],
@@ -147,11 +148,11 @@ def _share(comm: Comm, call: str, array: np.ndarray) -> tuple[list[np.ndarray], 
             for member in range(comm.size)], done
 
 
-def _fold(parts: Sequence[np.ndarray], out: np.ndarray, dtype: np.dtype, op: str) -> None:
-    """Add up ``parts`` from the first to the last in ``dtype``, into ``out``, which may be one of them."""
+def _fold(parts: Sequence[np.ndarray], out: np.ndarray, dtype: np.dtype, op: str, in_place: bool = False) -> None:
+    """Add up ``parts`` from the first to the last in ``dtype``, into ``out``, which is one of them if ``in_place``."""
     dtype = dtype.newbyteorder("=")
     total, *others = parts
-    scratch = np.empty(out.shape, dtype) if len(others) > 1 or dtype != out.dtype else out
+    scratch = np.empty(out.shape, dtype) if (in_place and len(others) > 1) or dtype != out.dtype else out
     for number, part in enumerate(others, 1):
         to_out = number == len(others) and dtype == out.dtype
         total = np.add(total, part, out=out if to_out else scratch, dtype=dtype)
