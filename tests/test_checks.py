@@ -601,14 +601,6 @@ def test_an_outer_timer_goes_on():
         signal.signal(signal.SIGALRM, previous)
 
 
-@pytest.fixture
-def interruptible():
-    """A shell that starts the tests in the background has told them to ignore interrupts."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.skipif(os.name == "nt", reason="a signal to oneself")
 @pytest.mark.parametrize("swallow", [False, True])
 def test_the_users_interrupt_passes_through(swallow, interruptible):

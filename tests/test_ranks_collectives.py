@@ -273,3 +273,23 @@ def test_a_schedule_that_forgets_a_contribution_is_caught(four):
     short = Schedule("short", "all_reduce", 4, 4, ring.steps[1:])
     results = four.run(lambda comm: comm.all_reduce(np.ones(8), algorithm=short))
     assert any((result != 4).any() for result in results)
+
+
+@pytest.mark.parametrize("out", [list, lambda size: np.broadcast_to(0.0, size)], ids=["list", "read-only"])
+def test_out_must_be_an_array_that_can_be_written_to(four, out):
+    with pytest.raises(RankError, match="raised TypeError: out must be an array that can be written to"):
+        four.run(lambda comm: comm.all_reduce(np.ones(3), out=out((3,))))
+
+
+@pytest.mark.parametrize("collective", ["reduce_scatter", "all_to_all"])
+@pytest.mark.parametrize("elements", [8, LARGE])
+def test_schedules_keep_the_byte_order(four, collective, elements):
+    def program(comm):
+        array = (np.arange(elements) * (comm.rank + 1)).astype(">f4")
+        return [getattr(comm, collective)(array, algorithm=name) for name in ALGORITHMS[collective]], getattr(
+            comm, collective)(array)
+
+    for by_schedule, own in four.run(program):
+        for result in by_schedule:
+            assert result.dtype.str == own.dtype.str == ">f4"
+            assert (result == own).all()

@@ -200,6 +200,26 @@ def test_a_rank_that_fails_is_named_and_nothing_is_left(engine, program, rank, e
     assert left_behind() == before
 
 
+class Bomb:
+    def __reduce__(self):
+        return eval, ("1/0",)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_result_that_its_caller_cannot_have_is_the_fault_of_its_rank(engine):
+    with pytest.raises(RankError, match="rank 1 returned something that cannot be unpickled(.|\n)*ZeroDivisionError"):
+        run(lambda comm: Bomb() if comm.rank else None, ranks=2, engine=engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_where_the_caller_is_does_not_matter(engine, tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("1 / 0")
+    monkeypatch.chdir(tmp_path)
+    assert list(run(lambda comm: os.getcwd(), ranks=2, engine=engine)) == [str(tmp_path)] * 2
+    shutil.rmtree(tmp_path)
+    assert list(run(lambda comm: comm.rank, ranks=2, engine=engine)) == [0, 1]
+
+
 def test_ranks_end_with_their_caller():
     before = left_behind()
     caller = subprocess.Popen([sys.executable, "-c", textwrap.dedent("""

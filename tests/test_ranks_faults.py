@@ -259,16 +259,14 @@ def test_what_was_printed_before_the_fault_is_shown(capsys):
     assert capsys.readouterr().out == "here 0\nhere 1\nhere 2\nhere 3\n"
 
 
-def test_a_worker_killed_between_runs_is_noticed_at_the_next():
+def test_a_worker_killed_between_runs_is_replaced_at_the_next():
     pids = run(lambda comm: os.getpid(), ranks=2)
     os.kill(pids[1], signal.SIGKILL)
     time.sleep(0.05)
-    with pytest.raises(RankError, match="rank 1 was killed by SIGKILL"):
-        run(lambda comm: None, ranks=2)
-    assert list(run(lambda comm: comm.rank, ranks=2)) == [0, 1]
+    assert pids[0] not in list(run(lambda comm: os.getpid(), ranks=2))
 
 
-def test_an_interrupt_ends_the_run_and_the_next_one_works():
+def test_an_interrupt_ends_the_run_and_the_next_one_works(interruptible):
     def sleeps(comm):
         time.sleep(30)
 
@@ -299,6 +297,214 @@ def test_ranks_do_not_outlive_a_caller_that_is_killed():
     while any(os.path.exists(f"/proc/{pid}") for pid in pids):
         assert time.perf_counter() < until
         time.sleep(0.01)
+
+
+def gone(pids: list[int]) -> bool:
+    """Whether these processes end within 5 s (one that nobody has waited for yet counts as ended)."""
+    def lives(pid):
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    until = time.perf_counter() + 5
+    while any(map(lives, pids)) and time.perf_counter() < until:
+        time.sleep(0.01)
+    return not any(map(lives, pids))
+
+
+def pids_of_a_killed_caller(program: str) -> list[int]:
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, stdout=subprocess.PIPE,
+                          text=True) as caller:
+        pids = [int(pid) for pid in caller.stdout.readline().split()]
+        time.sleep(0.4)
+        caller.kill()
+    return pids
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs signals on behalf of pipes")
+def test_ranks_that_no_thread_can_stop_do_not_outlive_a_caller_that_is_killed():
+    pids = pids_of_a_killed_caller("""
+        import os, re, subprocess
+        from dtlib.simulators.ranks import run
+        def child(comm):
+            return subprocess.Popen(["sleep", "77"]).pid
+        print(*run(lambda comm: os.getpid(), ranks=2), *run(child, ranks=2), flush=True)
+        run(lambda comm: re.match(r"(a+)+$", "a" * 60 + "b"), ranks=2)
+    """)
+    assert len(pids) == 4
+    assert gone(pids)
+
+
+def test_ranks_do_not_outlive_their_caller_though_a_process_forked_from_it_does():
+    pids = pids_of_a_killed_caller("""
+        import os, sys, time
+        from dtlib.simulators.ranks import run
+        pids = run(lambda comm: os.getpid(), ranks=2)
+        if not (child := os.fork()):
+            os.close(1)
+            time.sleep(100)
+        print(*pids, child, flush=True)
+        time.sleep(100)
+    """)
+    forked = pids.pop()
+    try:
+        assert gone(pids)
+        os.kill(forked, 0)
+    finally:
+        os.kill(forked, signal.SIGKILL)
+
+
+def test_what_ranks_have_started_ends_with_them():
+    pids = list(run(lambda comm: subprocess.Popen(["sleep", "77"]).pid, ranks=2))
+    shutdown()
+    assert gone(pids)
+
+
+def test_a_dead_rank_is_noticed_though_a_process_it_has_started_holds_its_connection():
+    def program(comm):
+        if comm.rank == 1:
+            if not os.fork():
+                time.sleep(60)
+            os._exit(5)
+        comm.barrier()
+
+    start = time.perf_counter()
+    with Cluster(2) as cluster, pytest.raises(RankError, match="rank 1 exited .* code 5") as caught:
+        cluster.run(program)
+    assert caught.value.exit_code == 5
+    assert time.perf_counter() - start < 5
+
+
+def test_a_directory_that_is_gone_is_no_fault(tmp_path, monkeypatch):
+    (tmp_path / "doomed").mkdir()
+    with Cluster(2) as cluster:
+        monkeypatch.chdir(tmp_path / "doomed")
+        cluster.run(lambda comm: None)
+        (tmp_path / "doomed").rmdir()
+        assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
+        with Cluster(2) as another:
+            assert list(another.run(lambda comm: comm.rank)) == [0, 1]
+        monkeypatch.chdir(tmp_path)
+        assert list(cluster.run(lambda comm: os.getcwd())) == [str(tmp_path)] * 2
+
+
+def test_ranks_import_nothing_from_the_directory_of_their_caller(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("1 / 0")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, tmp_path])
+    with Cluster(2) as cluster:
+        assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
+
+
+def test_a_forked_process_has_clusters_of_its_own_though_a_thread_was_in_the_middle_of_a_run():
+    program = textwrap.dedent("""
+        import os, threading, time
+        from dtlib.simulators.ranks import run
+        run(lambda comm: None, ranks=2)
+        thread = threading.Thread(target=run, args=(lambda comm: time.sleep(1), 2))
+        thread.start()
+        time.sleep(0.3)
+        child = os.fork()
+        if not child:
+            print(list(run(lambda comm: comm.rank, ranks=2)), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        thread.join()
+        print(list(run(lambda comm: comm.rank, ranks=2)))
+    """)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "[0, 1]\n[0, 1]\n"
+
+
+class Bomb:
+    def __reduce__(self):
+        return eval, ("1/0",)
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise ValueError("no")
+
+
+def raises_unprintable(comm):
+    if comm.rank == 1:
+        raise Unprintable
+    comm.barrier()
+
+
+def raises_at_length(comm):
+    if comm.rank == 1:
+        raise ValueError("\N{SNOWMAN}" * 10**6)
+    comm.barrier()
+
+
+@pytest.mark.parametrize(("program", "message"), [
+    (lambda comm: Bomb() if comm.rank else None, "rank 1 returned something that cannot be unpickled(.|\n)*ZeroDivisionError"),
+    (raises_unprintable, "rank 1 raised Unprintable"),
+    (raises_at_length, "rank 1 raised ValueError: \N{SNOWMAN}"),
+], ids=["unpickled", "unprintable", "long"])
+def test_a_rank_whose_report_is_a_fault_itself_is_named(program, message):
+    with Cluster(2) as cluster:
+        with pytest.raises(RankError, match=message) as caught:
+            cluster.run(program)
+        assert len(str(caught.value)) < 10_000
+        assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
+
+
+def test_a_program_may_close_what_it_prints_to():
+    def program(comm):
+        if comm.rank:
+            sys.stdout.close()
+        else:
+            sys.stdout = None
+        return comm.rank
+
+    with Cluster(2) as cluster:
+        assert list(cluster.run(program)) == [0, 1]
+
+
+def test_what_is_printed_need_not_be_in_the_callers_encoding():
+    program = "from dtlib.simulators.ranks import run; run(lambda comm: print('\\xfc'), ranks=2)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True,
+                          env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert done.stdout == "\\xfc\n" * 2
+
+
+def test_a_deadline_may_be_as_late_as_one_likes():
+    assert list(run(lambda comm: comm.rank, ranks=2, deadline_s=1e10)) == [0, 1]
+
+
+def test_ranks_whose_other_threads_keep_them_from_waking_are_not_stuck():
+    def program(comm):
+        if comm.rank == 0:
+            import ctypes  # it holds the interpreter's lock, unlike time.sleep
+            thread = threading.Thread(target=lambda: (time.sleep(0.2), ctypes.PyDLL(None).sleep(2)))
+            thread.start()
+            comm.send(comm.recv(1) + 1, 1)
+            thread.join()
+            return None
+        time.sleep(0.4)
+        comm.send(1, 0)
+        return comm.recv(0)
+
+    assert list(run(program, ranks=2)) == [None, 2]
+
+
+def test_two_threads_may_use_one_cluster():
+    outcomes = []
+
+    def work(cluster, number):
+        outcomes.extend(list(cluster.run(lambda comm: number * 10 + comm.rank)) == [number * 10, number * 10 + 1]
+                        for _ in range(20))
+
+    with Cluster(2) as cluster:
+        threads = [threading.Thread(target=work, args=(cluster, number)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert outcomes == [True] * 60
 
 
 def test_a_caller_may_have_threads_and_end_without_a_word():

@@ -214,3 +214,10 @@ def test_wrong_arguments_of_run(arguments, error, message):
 def test_wrong_arguments_of_comm(four, call, message):
     with pytest.raises(RankError, match=message):
         four.run(call)
+
+
+def test_a_masked_array_keeps_its_mask(four):
+    value = np.ma.array([1, 2, 3], mask=[False, True, False])
+    received = four.run(lambda comm: comm.sendrecv(value, comm.rank ^ 1, comm.rank ^ 1))[0]
+    assert type(received) is np.ma.MaskedArray
+    assert received.mask.tolist() == [False, True, False]

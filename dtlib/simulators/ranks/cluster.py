@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -22,16 +23,19 @@ from dtlib.simulators.ranks.mailbox import WAKE, unread
 from dtlib.simulators.ranks.meeting import SLOTS_BYTES
 from dtlib.simulators.ranks.memory import PAGE, default_region_bytes
 from dtlib.simulators.ranks.processes import Processes
-from dtlib.simulators.ranks.report import shown
+from dtlib.simulators.ranks.report import failed, shown, write
 from dtlib.simulators.ranks.result import Result
+from dtlib.simulators.ranks.surroundings import surroundings
 from dtlib.simulators.ranks.throttle import forget_bookings
-from dtlib.simulators.ranks.wires import MAX_RANKS, STATES, WAITING, post_failure
+from dtlib.simulators.ranks.wires import HINTS, MAX_RANKS, STATES, WAITING, post_failure
 
 __all__ = ["Cluster"]
 
 GRACE_S = 0.4  # for ranks to hear of a failure and say what they were doing
 TICK_S = 0.1
-STUCK_S = 0.5  # when all ranks have slept for so long and no message is on its way, none will ever wake
+STUCK_S = 0.3  # when all ranks have slept for so long and no message is on its way, maybe none will ever wake
+CONFIRMED = 2  # times in a row that they must show that they are not just slow to wake
+LONGEST_S = 1e6  # that a socket can be told to wait
 PACKAGE = os.path.dirname(__file__)
 
 
@@ -50,7 +54,7 @@ class Cluster:
         memory_bytes = (default_region_bytes(self.ranks) if memory_bytes is None
                         else count("memory_bytes", memory_bytes, at_least=PAGE))
         self.region_bytes = SLOTS_BYTES + -(-memory_bytes // PAGE) * PAGE
-        self._owner, self._closed = os.getpid(), False
+        self._owner, self._closed, self._lock = os.getpid(), False, threading.Lock()
         self._start()
 
     def run(self, program: Callable[..., Any], args: Iterable[Any] = (), *, network: Network | None = None,
@@ -67,14 +71,19 @@ class Cluster:
             raise TypeError(f"network must be a Network, got {network!r}")
         if deadline_s is not None:
             quantity("deadline_s", deadline_s, unit="s", zero=False, array=False)
-        order = {"network": network, "path": sys.path, "directory": os.getcwd(), "start_s": time.perf_counter()}
-        orders = [frames.pack(order), frames.pack((program, tuple(args)))]
         if not self.mine:
             raise RuntimeError("this Cluster belongs to the process that made it, and this one was forked from it")
+        packed = frames.pack((program, tuple(args)))
+        with self._lock:  # runs from several threads take turns
+            return self._run(packed, network, deadline_s)
+
+    def _run(self, program: frames.Parts, network: Network | None, deadline_s: float | None) -> Result:
+        start_s = time.perf_counter()
+        orders = [frames.pack(surroundings() | {"network": network, "start_s": start_s}), program]
         if self._closed:
             raise RuntimeError("this Cluster is closed")
-        if not self.processes.workers:  # the last run failed
-            self._finalizer.detach()
+        if not self.processes.alive:  # the last run failed, or somebody has killed a rank since
+            self._finalizer()
             self._start()
         finished = False
         try:
@@ -86,11 +95,11 @@ class Cluster:
         finally:
             if not finished:
                 self._close()
-        sys.stdout.write("".join(output))
-        sys.stderr.write("".join(warnings) if error is None else "")
+        write(sys.stdout, "".join(output))
+        write(sys.stderr, "".join(warnings) if error is None else "")
         if error is not None:
             raise error
-        return Result(watch.reports, output, time.perf_counter() - order["start_s"])
+        return Result(watch.reports, output, time.perf_counter() - start_s)
 
     def kill(self, rank: int) -> None:
         """Kill the process of ``rank``, as a failing machine would; a run that is under way ends with a ``RankError``."""
@@ -139,10 +148,11 @@ class Watch:
         self.over_s = float("inf") if deadline_s is None else self.start_s + deadline_s
         self._too_late = f"did not finish within {deadline_s} s (deadline_s)"
         self._asleep: tuple[bytes, float] = (b"", 0.0)
+        self._confirmed = 0
         processes.forget_printed()
         forget_bookings(processes.memory)
         for rank, control in enumerate(processes.controls):
-            control.settimeout(self.deadline_s)
+            control.settimeout(None if deadline_s is None else min(deadline_s, LONGEST_S))
             try:
                 for parts in orders:
                     frames.send(control, parts)
@@ -159,10 +169,14 @@ class Watch:
             poll.register(descriptor, select.POLLIN)
         while self.pending:
             left_s = self.over_s - time.perf_counter()
-            for descriptor, _ in poll.poll(max(0.0, min(left_s, TICK_S)) * 1000):
+            heard = poll.poll(max(0.0, min(left_s, TICK_S)) * 1000)
+            for descriptor, _ in heard:
                 if ranks[descriptor] in self.pending:
                     self._hear(ranks[descriptor])
                 poll.unregister(descriptor)
+            if not heard:  # something that a rank has started may hold its connection even when it is dead
+                for rank in [rank for rank in self.pending if self.processes.workers[rank].poll() is not None]:
+                    self._died(rank)
             if self.pending and time.perf_counter() >= self.over_s:
                 if self.error is not None:
                     break
@@ -175,7 +189,7 @@ class Watch:
 
     def _hear(self, rank: int) -> None:
         try:
-            report = self.reports[rank] = frames.unpack(frames.receive(self.processes.controls[rank]))
+            parts = frames.receive(self.processes.controls[rank])
         except EOFError:
             self._died(rank)
             return
@@ -183,6 +197,10 @@ class Watch:
             self._late(self._too_late)
             return
         self.pending.discard(rank)
+        try:
+            report = self.reports[rank] = frames.unpack(parts)
+        except Exception as error:
+            report = failed(rank, "returned something that cannot be unpickled by its caller", error)
         if report["end"] == "failed":
             self._fail(RankError(report["rank"], report["cause"], report["exit_code"], shown(report)))
 
@@ -199,8 +217,11 @@ class Watch:
         self.over_s = time.perf_counter() + GRACE_S
         post_failure(self.processes.memory, error)
         for descriptor in (*self.processes.outboxes, self.processes.lock[1]):
-            with contextlib.suppress(BlockingIOError, BrokenPipeError):  # full: not asleep; broken: dead
-                os.write(descriptor, WAKE)
+            self._wake(descriptor)
+
+    def _wake(self, descriptor: int) -> None:
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):  # full: not asleep; broken: dead
+            os.write(descriptor, WAKE)
 
     def _late(self, cause: str) -> None:
         """End the run because of the first rank that is busy with something else than waiting for others."""
@@ -220,12 +241,27 @@ class Watch:
         return "waited for all" if state - WAITING == rank else f"waited for rank {state - WAITING}"
 
     def _all_stuck(self) -> bool:
-        """Whether every rank has been waiting, for the same one, for a long time, and no message is on its way."""
+        """Whether every rank has been waiting, for the same one, for a long time, and no message is on its way.
+
+        A rank whose other threads keep it from running may have a message that it has not looked at. So each one is
+        woken and must go back to sleep, which takes its hint away, before it counts.
+        """
         states, now = self._states(), time.perf_counter()
         if (states != self._asleep[0] or min(states[rank] for rank in self.pending) < WAITING
                 or any(map(unread, self.processes.outboxes))):
-            self._asleep = states, now
-        return now - self._asleep[1] > STUCK_S
+            self._asleep, self._confirmed = (states, now), 0
+        if now - self._asleep[1] <= STUCK_S:
+            return False
+        hints = self.processes.memory.map
+        if self._confirmed and any(hints[HINTS + rank] for rank in self.pending):
+            return False
+        if self._confirmed > CONFIRMED:
+            return True
+        self._confirmed += 1
+        for rank in self.pending:
+            hints[HINTS + rank] = 1
+            self._wake(self.processes.outboxes[rank])
+        return False
 
     def _states(self) -> bytes:
         return self.processes.memory.map[STATES:STATES + self.ranks]

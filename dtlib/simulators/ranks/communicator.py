@@ -103,6 +103,8 @@ class Communicator(ABC):
         """The sum or mean of everybody's ``array``, on every rank; into ``out`` if given, which may be ``array``."""
         array, op = _summable(array), choice("op", op, ("sum", "mean"))
         dtype, result_dtype = mean_dtypes(array.dtype) if op == "mean" else (array.dtype, array.dtype)
+        if out is not None and not (isinstance(out, np.ndarray) and out.flags.writeable):
+            raise TypeError(f"out must be an array that can be written to, got {out!r}")
         if out is not None and (out.shape, out.dtype) != (array.shape, result_dtype):
             raise ValueError(f"out must have shape {array.shape} and dtype {result_dtype}, "
                              f"got {out.shape} and {out.dtype}")
@@ -181,7 +183,7 @@ class Communicator(ABC):
 
 def as_message(value: Any, longest_meta: int) -> tuple[np.ndarray, bytes]:
     """A value as an array to send, and what its receiver must know to make an array of it (nothing: it is pickled)."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biufcSUmM":
+    if type(value) is np.ndarray and value.dtype.kind in "biufcSUmM":
         meta = pickle.dumps((value.dtype.str, value.shape))
         if len(meta) <= longest_meta:
             return value, meta

@@ -25,8 +25,9 @@ from dtlib.simulators.ranks.frames import dumps
 from dtlib.simulators.ranks.member import GRACE_S, fail, perform
 from dtlib.simulators.ranks.messages import Link
 from dtlib.simulators.ranks.processes import ONE_THREAD
-from dtlib.simulators.ranks.report import failed
+from dtlib.simulators.ranks.report import failed, write
 from dtlib.simulators.ranks.result import Result
+from dtlib.simulators.ranks.surroundings import enter, search_path, surroundings
 
 __all__ = ["Command", "launch", "serve"]
 
@@ -45,8 +46,7 @@ def launch(commands: list[Command], ranks: int, program: Callable[..., Any], arg
     """
     import fcntl
 
-    order = {"program": dumps((program, tuple(args))), "path": sys.path, "directory": os.getcwd(),
-             "deadline_s": deadline_s}
+    order = surroundings() | {"program": dumps((program, tuple(args))), "deadline_s": deadline_s}
     start_s = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="ranks", ignore_cleanup_errors=True) as name:
         run = Launched(Path(name), ranks)
@@ -59,8 +59,8 @@ def launch(commands: list[Command], ranks: int, program: Callable[..., Any], arg
             finally:
                 run.close()
         output, warnings = ([run.printed(rank, stream) for rank in range(ranks)] for stream in ("out", "err"))
-    sys.stdout.write("".join(output))
-    sys.stderr.write("".join(warnings) if error is None else "")
+    write(sys.stdout, "".join(output))
+    write(sys.stderr, "".join(warnings) if error is None else "")
     if error is not None:
         error.results = [run.reports.get(rank, {}).get("value") for rank in range(ranks)]
         raise error
@@ -76,12 +76,12 @@ class Launched:
         self.processes: list[subprocess.Popen] = []
 
     def start(self, commands: list[Command]) -> None:
-        path = os.pathsep.join(entry for entry in sys.path if entry)
+        path = os.pathsep.join(filter(None, search_path()))
         with open(self.directory / "start", "w") as said:
             for command, environment in commands:
                 self.processes.append(subprocess.Popen(
                     [*command, str(self.directory)], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                    start_new_session=True, env=os.environ | ONE_THREAD | {
+                    cwd=None if surroundings()["directory"] else "/", start_new_session=True, env=os.environ | ONE_THREAD | {
                         "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1", "PYTHONPATH": path} | environment))
 
     def until_over(self, limit_s: float | None) -> RankError | None:
@@ -143,7 +143,11 @@ class Launched:
         for rank in range(self.ranks):
             file = self.directory / f"report.{rank}"
             if rank not in self.reports and file.exists():
-                self.reports[rank] = pickle.loads(file.read_bytes())
+                try:
+                    self.reports[rank] = pickle.loads(file.read_bytes())
+                except Exception as error:
+                    self.reports[rank] = failed(rank, "returned something that cannot be unpickled by its caller", error) | {
+                        "time_s": time.monotonic(), "value": None}
 
     def _error(self, bad: list[dict[str, Any]]) -> RankError:
         """The first thing that went wrong: what others lost by it, or were late for, does not count."""
@@ -177,8 +181,7 @@ def serve(rank: int, connect: Callable[[Path, float | None], Link], end: Callabl
         sys.exit(_guard(child, directory, rank))
     threading.Thread(target=_die_with, args=(watcher, directory), daemon=True).start()
     order = pickle.loads((directory / "order").read_bytes())
-    sys.path[:] = order["path"]
-    os.chdir(order["directory"])
+    enter(order)
 
     def late(report: dict[str, Any]) -> None:
         _write(directory, rank, report)

@@ -15,7 +15,7 @@ from dtlib.arguments import quantity
 from dtlib.simulators.ranks.errors import RankError
 from dtlib.simulators.ranks.frames import dumps
 from dtlib.simulators.ranks.messages import Account, Link, Lost, MessageComm
-from dtlib.simulators.ranks.report import ended, failed, frames_of, shown
+from dtlib.simulators.ranks.report import ended, failed, flush, frames_of, shown
 from dtlib.simulators.ranks.result import Result
 
 __all__ = ["GRACE_S", "check", "fail", "join", "perform"]
@@ -50,7 +50,7 @@ def perform(link: Link, program: Callable[..., Any], arguments: tuple, deadline_
     timer = None
     if deadline_s is not None:
         main = threading.get_ident()
-        timer = threading.Timer(deadline_s, lambda: late(_late(account, deadline_s, main)))
+        timer = threading.Timer(min(deadline_s, threading.TIMEOUT_MAX), lambda: late(_late(account, deadline_s, main)))
         timer.daemon = True
         timer.start()
     value = None
@@ -69,8 +69,7 @@ def perform(link: Link, program: Callable[..., Any], arguments: tuple, deadline_
     finally:
         if timer is not None:
             timer.cancel()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
     return world, report | {"value": value}
 
 

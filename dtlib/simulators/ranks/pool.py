@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -26,6 +27,9 @@ def run(program: Callable[..., Any], ranks: int = 4, engine: str = "local", args
 
     ``engine`` is "local", for processes of this machine; or "mpi" or "torch", which can use more than one: see the modules
     ``mpi`` and ``torch_dist``. Under mpiexec or torchrun those take the ranks that there are, instead of ``ranks`` new ones.
+
+    On this machine the processes are kept for the next run, and with them what a program has changed in them and the
+    modules it has imported: after you edit a module, ``shutdown()``, so that the next run imports it anew.
 
     >>> run(lambda comm: int(comm.all_reduce(comm.rank)), ranks=3)
     [3, 3, 3]
@@ -59,3 +63,14 @@ def _of(module: str) -> Callable[..., Result]:
 
 ENGINES = {"local": _local, "mpi": _of("mpi"), "torch": _of("torch_dist")}
 atexit.register(shutdown)
+
+
+def _forget() -> None:
+    """A forked process starts without the clusters of its parent, one of whose threads may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
+    _pool.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no ranks but may import this
+    os.register_at_fork(after_in_child=_forget)

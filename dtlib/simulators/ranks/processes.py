@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
+import weakref
 
 import dtlib
 from dtlib.simulators.ranks.mailbox import open_tickets
 from dtlib.simulators.ranks.memory import Memory, create
+from dtlib.simulators.ranks.surroundings import search_path, surroundings
 
 __all__ = ["Processes"]
 
@@ -19,6 +23,7 @@ __all__ = ["Processes"]
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
                             "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 START = "from dtlib.simulators.ranks.worker import main; main()"
+_all: weakref.WeakSet[Processes] = weakref.WeakSet()
 
 
 class Processes:
@@ -29,6 +34,7 @@ class Processes:
         self.workers: list[subprocess.Popen] = []
         self.controls: list[socket.socket] = []
         self.memory: Memory | None = None
+        _all.add(self)
         try:
             self._open(ranks, region_bytes)
         except BaseException:
@@ -46,7 +52,7 @@ class Processes:
             os.set_blocking(put, False)
         self.captures = [(self._keep(create(0)), self._keep(create(0))) for _ in range(ranks)]
         shared = [memory, *self.outboxes, *tickets, *lock, lifeline[0]]
-        path = os.pathsep.join([os.path.dirname(os.path.dirname(dtlib.__file__)), *filter(None, sys.path)])
+        path = os.pathsep.join([os.path.dirname(os.path.dirname(dtlib.__file__)), *filter(None, search_path())])
         environment = os.environ | ONE_THREAD | {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1",
                                                  "PYTHONPATH": path}
         for rank, (inbox, _) in enumerate(inboxes):
@@ -58,12 +64,17 @@ class Processes:
                             "inbox": inbox, "outboxes": self.outboxes, "tickets": tickets, "lock": lock,
                             "lifeline": lifeline[0], "control": there.fileno(), "descriptors": passed}
                 self.workers.append(subprocess.Popen(
-                    [sys.executable, "-c", START, json.dumps(settings)], pass_fds=passed, env=environment,
+                    [sys.executable, "-P", "-c", START, json.dumps(settings)], pass_fds=passed, env=environment,
                     stdin=subprocess.DEVNULL, stdout=self.captures[rank][0], stderr=self.captures[rank][1],
-                    start_new_session=True))
+                    cwd=None if surroundings()["directory"] else "/", start_new_session=True))  # Python needs one
         for inbox, _ in inboxes:
             self._drop(inbox)
         self._drop(lifeline[0])
+
+    @property
+    def alive(self) -> bool:
+        """Whether the processes of all ranks are there."""
+        return bool(self.workers) and all(worker.poll() is None for worker in self.workers)
 
     def printed(self, rank: int, stream: int) -> str:
         """What a rank has written to its standard output (0) or error (1)."""
@@ -89,6 +100,8 @@ class Processes:
     def close(self) -> None:
         """Kill what lives and close everything. Calling it again is harmless."""
         for worker in self.workers:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(worker.pid, signal.SIGKILL)  # what it has started too; it leads a session of its own
             if worker.poll() is None:
                 worker.kill()
         for control in self.controls:
@@ -101,6 +114,17 @@ class Processes:
             self.memory.close()
         self.workers, self.controls, self.memory = [], [], None
 
+    def abandon(self) -> None:
+        """Let go of everything, in a process that was forked from the owner's: as long as it held an end of the
+        connections, the ranks could not tell that the owner is gone."""
+        for worker in self.workers:
+            worker.returncode = 0  # not a child of this process, which cannot wait for it
+        for control in self.controls:
+            control.close()
+        while self.descriptors:
+            os.close(self.descriptors.pop())
+        self.workers, self.controls = [], []
+
     def _keep(self, descriptor: int) -> int:
         self.descriptors.append(descriptor)
         return descriptor
@@ -112,3 +136,12 @@ class Processes:
     def _drop(self, descriptor: int) -> None:
         self.descriptors.remove(descriptor)
         os.close(descriptor)
+
+
+def _abandon_all() -> None:
+    for processes in list(_all):
+        processes.abandon()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no ranks but may import this
+    os.register_at_fork(after_in_child=_abandon_all)

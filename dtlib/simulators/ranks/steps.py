@@ -111,7 +111,7 @@ def execute(comm: Communicator, schedule: Schedule, call: str, array: np.ndarray
         return state.reshape(shape)
     if schedule.collective == "all_gather":
         return state
-    return np.concatenate([chunks[chunk] for chunk in mine.due])
+    return np.concatenate([chunks[chunk] for chunk in mine.due], dtype=dtype)  # or it swaps bytes
 
 
 def _fill(chunks: list[np.ndarray], array: np.ndarray | None, mine: Plan) -> None:
@@ -161,7 +161,7 @@ class Runner:
             for chunk in chunks:
                 self.readers[chunk].append((destination, step))
         else:
-            place, copy = self.wires.place(np.concatenate([self.chunks[chunk] for chunk in chunks]))
+            place, copy = self.wires.place(np.concatenate([self.chunks[chunk] for chunk in chunks], dtype=self.dtype))
             payload = {"meta": PACKED, "offset": place}
             self.unread[destination, step] = copy
         self.wires.send(self.members[destination], size, self.channel, 2 * step, **payload)

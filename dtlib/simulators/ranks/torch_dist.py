@@ -53,7 +53,7 @@ def run(program: Callable[..., Any], ranks: int, args: Iterable[Any], network: N
     """Run ``program(comm, *args)`` under torch.distributed; see above."""
     check("torch", "torch", program, network, deadline_s)
     if "TORCHELASTIC_RUN_ID" not in os.environ and not {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys():
-        commands = [([sys.executable, "-c", START], {"RANK": str(rank), "WORLD_SIZE": str(ranks),
+        commands = [([sys.executable, "-P", "-c", START], {"RANK": str(rank), "WORLD_SIZE": str(ranks),
                                                      "GLOO_SOCKET_IFNAME": LOOPBACK}) for rank in range(ranks)]
         return launch(commands, ranks, program, args, deadline_s)
     return _run_here(program, tuple(args), deadline_s)

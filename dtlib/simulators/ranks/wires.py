@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
 def post_failure(memory: Memory, error: RankError) -> None:
     """Tell all ranks that the run has failed. They notice when they next wait, or are woken."""
-    data = pickle.dumps((error.rank, error.cause, error.exit_code, error.traceback[-FAILURE_BYTES // 2:]))
+    data = pickle.dumps((error.rank, error.cause, error.exit_code, error.traceback[-FAILURE_BYTES // 8:]))
     memory.map[FAILURE:FAILURE + 4 + len(data)] = SIZE.pack(len(data)) + data
     memory.map[FLAG] = 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -17,7 +18,8 @@ from dtlib.simulators.ranks.comm import Comm
 from dtlib.simulators.ranks.errors import RankError
 from dtlib.simulators.ranks.meeting import SLOTS_BYTES, Meeting
 from dtlib.simulators.ranks.memory import Memory
-from dtlib.simulators.ranks.report import ended, failed
+from dtlib.simulators.ranks.report import ended, failed, flush
+from dtlib.simulators.ranks.surroundings import enter
 from dtlib.simulators.ranks.throttle import Throttle
 from dtlib.simulators.ranks.wires import DONE, FLAG, STATES, Wires
 
@@ -35,6 +37,7 @@ def main() -> None:
     for descriptor in settings["descriptors"]:
         os.set_inheritable(descriptor, False)
     threading.Thread(target=_die_with_caller, args=(settings["lifeline"],), daemon=True).start()
+    _be_killed_with_caller(settings["lifeline"])
     control = socket.socket(fileno=settings["control"])
     rank, ranks = settings["rank"], settings["ranks"]
     memory = Memory(settings["memory"], ranks, settings["region_bytes"])
@@ -52,13 +55,24 @@ def main() -> None:
 
 def _die_with_caller(lifeline: int) -> None:
     os.read(lifeline, 1)  # nobody ever writes to it: it ends when the caller's process does
-    os._exit(1)
+    os.killpg(os.getpid(), signal.SIGKILL)
+
+
+def _be_killed_with_caller(lifeline: int) -> None:
+    """Where the system can: have it kill this process, and what that has started, even if no thread can run."""
+    import fcntl
+
+    if not hasattr(fcntl, "F_SETSIG"):
+        return
+    with contextlib.suppress(OSError):
+        own = os.open(f"/proc/self/fd/{lifeline}", os.O_RDONLY)  # the one it inherited can have only one owner
+        fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _serve(wires: Wires, order: dict[str, Any], program: frames.Parts) -> frames.Parts:
-    sys.path[:] = order["path"]
-    if os.getcwd() != order["directory"]:
-        os.chdir(order["directory"])
+    enter(order)
     throttle = order["network"] and Throttle(order["network"], wires.ranks, wires.memory, wires.lock)
     wires.begin(order["start_s"], throttle)
     report = perform(wires, lambda: frames.unpack(program))
@@ -85,8 +99,7 @@ def perform(wires: Wires, load: Callable[[], tuple[Callable[..., Any], tuple]]) 
     except BaseException as error:
         return ended(rank, error)
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
     return {"end": "returned", "value": value, "sent": wires.sent, "received": wires.received, "trace": wires.trace,
             "untraced": wires.untraced}
 
