@@ -126,7 +126,7 @@ def test_a_rank_that_waits_for_the_network_hears_of_a_failure(four):
     start = time.perf_counter()
     with pytest.raises(RankError, match="rank 2 raised ValueError: meanwhile"):
         four.run(program, network=Network.flat(1e6, 0))
-    assert time.perf_counter() - start < 1.1
+    assert time.perf_counter() - start < 3
 
 
 @pytest.fixture(scope="module")
