@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from html.parser import HTMLParser
@@ -208,7 +209,8 @@ def test_a_picture_needs_words_and_takes_the_ink_of_the_page():
 def test_every_state_of_every_explorer_computes(name):
     explorer = EXPLORERS[name]
     states = baked_states(explorer)
-    assert set(states) == set(explorer.states())
+    assert set(states) == set(explorer.states()) and len(states) <= 1500
+    assert len(gzip.compress(json.dumps(encode.baked(explorer), separators=(",", ":")).encode())) < 150_000
     for at, state in states.items():
         text = json.dumps(state)
         assert not re.search(r"\b(nan|inf|None)\b", text, re.I), at
