@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -71,8 +71,8 @@ class Comm(Communicator):
             array = np.ndarray(shape, dtype, bytearray(message.body))
         else:
             array = self.wires.borrowed(message.offset, shape, dtype)
-        self.wires.note(self._messages, source, self.wires.rank, message.tag, False, message.size, message.sent_s,
-                        time.perf_counter())
+        self.wires.trace.note(self.wires.call, self._messages, (source,), (message.tag,), False, (message.size,),
+                              message.sent_s, time.perf_counter())
         self._messages += 1
         return array if message.meta else pickle.loads(array)
 
@@ -97,18 +97,22 @@ class Comm(Communicator):
 
     # What the implementations of collectives need
 
-    def account(self, sent: Iterable[tuple | None], received: Iterable[tuple | None], start_s: float) -> None:
-        """Count transfers to and from each rank, as (step, chunk, reduce, bytes); those with oneself do not count."""
-        wires, end_s = self.wires, time.perf_counter()
-        for member, (peer, out, came) in enumerate(zip(self.meeting.members, sent, received, strict=True)):
-            if member == self.rank:
-                continue
-            if out is not None:
-                wires.sent[peer] += out[3]
-            if came is not None:
-                step, chunk, reduce, size = came
+    def count_sent(self, sizes: Sequence[int]) -> None:
+        """Count so many bytes sent to each member; what one sends to oneself does not count."""
+        sent = self.wires.sent
+        for peer, size in zip(self.meeting.members, sizes, strict=True):
+            sent[peer] += size
+        sent[self.wires.rank] -= sizes[self.rank]
+
+    def count_received(self, step: int, sizes: Sequence[int], chunks: Sequence[int], reduce: bool, start_s: float,
+                       source: int | None = None) -> None:
+        """Count, as one step, so many bytes and these chunks received from each member, or from ``source`` alone."""
+        wires = self.wires
+        sources = self.meeting.members if source is None else [self.meeting.members[source]]
+        for peer, size in zip(sources, sizes, strict=True):
+            if peer != wires.rank:
                 wires.received[peer] += size
-                wires.note(step, peer, wires.rank, chunk, reduce, size, start_s, end_s)
+        wires.trace.note(wires.call, step, sources, chunks, reduce, sizes, start_s, time.perf_counter())
 
     def meet_root(self, call: str, array: np.ndarray | None, root: int, place: int = 0) -> tuple[Any, np.dtype]:
         known = None if array is None else pickle.dumps((array.shape, array.dtype.str)).ljust(2048)

@@ -37,7 +37,9 @@ def all_reduce(comm: Comm, array: np.ndarray, op: str, out: np.ndarray | None) -
         result = np.empty(array.shape, result_dtype) if out is None else out
         _fold([comm.meeting.payload(member, array.shape, array.dtype) for member in range(comm.size)],
               result, dtype, op)
-        comm.account([(0, 0, True, array.nbytes)] * comm.size, [(0, 0, True, array.nbytes)] * comm.size, start_s)
+        sizes = [array.nbytes] * comm.size
+        comm.count_sent(sizes)
+        comm.count_received(0, sizes, [0] * comm.size, True, start_s)
         return result
     if out is not None and np.may_share_memory(out, array) and not _same_place(out, array):
         array = array.copy()
@@ -59,10 +61,10 @@ def all_reduce(comm: Comm, array: np.ndarray, op: str, out: np.ndarray | None) -
             copy[...] = mine
     comm.meeting.wait()
     reduced, copied = _sizes(bounds, array.itemsize), _sizes(bounds, result.itemsize)
-    comm.account([(0, member, True, reduced[member]) for member in range(comm.size)],
-                 [(0, comm.rank, True, reduced[comm.rank])] * comm.size, start_s)
-    comm.account([(1, comm.rank, False, copied[comm.rank])] * comm.size,
-                 [(1, member, False, copied[member]) for member in range(comm.size)], start_s)
+    comm.count_sent(reduced)
+    comm.count_received(0, [reduced[comm.rank]] * comm.size, [comm.rank] * comm.size, True, start_s)
+    comm.count_sent([copied[comm.rank]] * comm.size)
+    comm.count_received(1, copied, range(comm.size), False, start_s)
     if out is not None and result is not out:
         out[...] = result
         return out
@@ -80,8 +82,8 @@ def reduce_scatter(comm: Comm, array: np.ndarray, op: str) -> np.ndarray:
     for block in _blocks(start, stop, dtype):
         _fold([part[block] for part in parts], result[block.start - start:block.stop - start], dtype, op)
     done()
-    comm.account([(0, member, True, sizes[member]) for member in range(comm.size)],
-                 [(0, comm.rank, True, sizes[comm.rank])] * comm.size, start_s)
+    comm.count_sent(sizes)
+    comm.count_received(0, [sizes[comm.rank]] * comm.size, [comm.rank] * comm.size, True, start_s)
     return result
 
 
@@ -92,8 +94,8 @@ def all_gather(comm: Comm, array: np.ndarray) -> np.ndarray:
     for member, part in enumerate(parts):
         result[member * array.size:(member + 1) * array.size] = part
     done()
-    comm.account([(0, comm.rank, False, array.nbytes)] * comm.size,
-                 [(0, member, False, array.nbytes) for member in range(comm.size)], start_s)
+    comm.count_sent([array.nbytes] * comm.size)
+    comm.count_received(0, [array.nbytes] * comm.size, range(comm.size), False, start_s)
     return result
 
 
@@ -107,9 +109,8 @@ def all_to_all(comm: Comm, array: np.ndarray) -> np.ndarray:
     for member, part in enumerate(parts):
         result[member * (stop - start):(member + 1) * (stop - start)] = part[start:stop]
     done()
-    comm.account([(0, comm.rank * comm.size + member, False, sizes[member]) for member in range(comm.size)],
-                 [(0, member * comm.size + comm.rank, False, sizes[comm.rank]) for member in range(comm.size)],
-                 start_s)
+    comm.count_sent(sizes)
+    comm.count_received(0, [sizes[comm.rank]] * comm.size, range(comm.rank, comm.size**2, comm.size), False, start_s)
     return result
 
 
@@ -122,11 +123,10 @@ def broadcast(comm: Comm, array: np.ndarray | None, root: int) -> np.ndarray:
     result = _result(comm, shape, dtype)
     result[...] = comm.wires.memory.view(comm.meeting.place(root)[0], shape, dtype)
     comm.meeting.wait()
-    nothing = [None] * comm.size
-    moved = (0, 0, False, result.nbytes)
-    comm.account([moved] * comm.size if comm.rank == root else nothing,
-                 nothing if comm.rank == root else [moved if member == root else None for member in range(comm.size)],
-                 start_s)
+    if comm.rank == root:
+        comm.count_sent([result.nbytes] * comm.size)
+    else:
+        comm.count_received(0, [result.nbytes], [0], False, start_s, source=root)
     return result
 
 

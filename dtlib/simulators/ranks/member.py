@@ -46,7 +46,7 @@ def perform(link: Link, program: Callable[..., Any], arguments: tuple, deadline_
     account = Account(link.rank, link.size)
     world = MessageComm(link, account, list(range(link.size)))
     world.exchange(b"")  # the run begins when all are here
-    account.start_s = time.perf_counter()
+    account.trace.began_s = time.perf_counter()
     timer = None
     if deadline_s is not None:
         main = threading.get_ident()
@@ -64,8 +64,8 @@ def perform(link: Link, program: Callable[..., Any], arguments: tuple, deadline_
     except BaseException as error:
         report = ended(link.rank, error)
     else:
-        report = {"end": "returned", "sent": account.sent, "received": account.received, "trace": account.trace,
-                  "untraced": account.untraced}
+        report = {"end": "returned", "sent": account.sent, "received": account.received, "trace": account.trace.records(),
+                  "untraced": account.trace.untraced}
     finally:
         if timer is not None:
             timer.cancel()

@@ -16,6 +16,7 @@ import tempfile
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = ["HEADER_BYTES", "Heap", "Memory", "create", "default_region_bytes"]
 
 HEADER_BYTES = 1 << 16
 PAGE = mmap.PAGESIZE
+VIEWS = 1024  # that are remembered
 
 
 def create(size: int) -> int:
@@ -53,6 +55,8 @@ class Memory:
         self.map = mmap.mmap(descriptor, self.size)
         self.address = np.frombuffer(self.map, np.uint8, 1).__array_interface__["data"][0]
         self._owned: dict[int, weakref.ref] = {}
+        # A training loop looks at the same places again and again, and making an array takes longer than finding it.
+        self.view = lru_cache(VIEWS)(self._view)
 
     @staticmethod
     def total_bytes(ranks: int, region_bytes: int) -> int:
@@ -63,9 +67,11 @@ class Memory:
 
     def close(self) -> None:
         """Unmap it. There must be no views left."""
+        self.view.cache_clear()
         self.map.close()
 
-    def view(self, offset: int, shape: Any, dtype: Any) -> np.ndarray:
+    def _view(self, offset: int, shape: Any, dtype: Any) -> np.ndarray:
+        """An array at ``offset``, which does not keep the place taken. It is shared: not to be reshaped in place."""
         return np.ndarray(shape, dtype, self.map, offset)
 
     def offset_of(self, array: np.ndarray) -> int | None:

@@ -15,7 +15,7 @@ from dtlib.simulators.ranks import native, transfers
 from dtlib.simulators.ranks.communicator import Communicator, as_message
 from dtlib.simulators.ranks.errors import disagreement
 from dtlib.simulators.ranks.steps import Part
-from dtlib.simulators.ranks.wires import TRACE_LIMIT, Record
+from dtlib.simulators.ranks.trace import Trace
 
 __all__ = ["Account", "Link", "Lost", "MessageComm"]
 
@@ -61,19 +61,14 @@ class Account:
         self.rank, self.ranks = rank, ranks
         self.sent, self.received = [0] * ranks, [0] * ranks
         self.messages_sent, self.messages_received = [0] * ranks, [0] * ranks
-        self.trace: list[tuple] = []
-        self.untraced = self.call = 0
+        self.trace = Trace(rank, time.perf_counter())
+        self.call = 0
         self.waiting: int | None = None
-        self.start_s = time.perf_counter()
 
     def note(self, step: int, source: int, chunk: int, reduce: bool, size: int, since_s: float) -> None:
         """Count what was received, and add it to the trace."""
         self.received[source] += size
-        if len(self.trace) >= TRACE_LIMIT:
-            self.untraced += 1
-            return
-        self.trace.append(Record(step, source, self.rank, chunk, reduce, size, self.call, since_s - self.start_s,
-                                 time.perf_counter() - self.start_s))
+        self.trace.note(self.call, step, (source,), (chunk,), reduce, (size,), since_s, time.perf_counter())
 
 
 class Envelope(NamedTuple):

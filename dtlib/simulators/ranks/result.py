@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dtlib.simulators.execute import Event
-from dtlib.simulators.ranks.wires import Record
+from dtlib.simulators.ranks.trace import Record
 
 __all__ = ["Result"]
 

@@ -144,8 +144,8 @@ class Runner:
                        for chunk, piece in self._pieces(source, message, part.expects[source])}
             for source, chunk, reduce in part.writes:
                 self._write(chunk, arrived[source, chunk], reduce)
-                self.wires.note(step, self.members[source], self.wires.rank, chunk, reduce,
-                                self.chunks[chunk].nbytes, messages[source].sent_s, time.perf_counter())
+                self.wires.trace.note(self.wires.call, step, (self.members[source],), (chunk,), reduce,
+                                      (self.chunks[chunk].nbytes,), messages[source].sent_s, time.perf_counter())
             for source, message in messages.items():
                 if message.meta:
                     self.wires.mailbox.put(self.members[source], self.channel, 2 * step + 1)

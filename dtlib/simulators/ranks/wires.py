@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import struct
 import time
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +12,9 @@ from dtlib.simulators.ranks.errors import RankError
 from dtlib.simulators.ranks.mailbox import Mailbox, Message
 from dtlib.simulators.ranks.memory import Heap, Memory
 from dtlib.simulators.ranks.throttle import Throttle
+from dtlib.simulators.ranks.trace import Trace
 
-__all__ = ["DONE", "FLAG", "STATES", "WAITING", "Record", "Wires", "post_failure"]
+__all__ = ["DONE", "FLAG", "STATES", "WAITING", "Wires", "post_failure"]
 
 # The header of the memory: a flag that the run has failed, the state of each rank, hints that it has mail, and what
 # the failure was.
@@ -23,22 +23,6 @@ FAILURE_BYTES = 24 << 10
 MAX_RANKS = 64
 BUSY, DONE, WAITING = 0, 1, 2  # a rank's state; WAITING + r is waiting for rank r (its own number: for all of them)
 SIZE = struct.Struct("<I")
-TRACE_LIMIT = 50_000
-
-
-class Record(NamedTuple):
-    """One transfer on real ranks: the fields of ``execute.Event``, the call it was part of (numbered by rank), and
-    when it was sent and when it was done, in seconds since the run began."""
-
-    step: int
-    source: int
-    destination: int
-    chunk: int
-    reduce: bool
-    bytes: int
-    call: int
-    start_s: float
-    end_s: float
 
 
 def post_failure(memory: Memory, error: RankError) -> None:
@@ -63,10 +47,9 @@ class Wires:
 
     def begin(self, start_s: float, throttle: Throttle | None) -> None:
         """Start a new account for a new run."""
-        self.start_s, self.throttle = start_s, throttle
+        self.throttle, self.trace = throttle, Trace(self.rank, start_s)
         self.sent, self.received = [0] * self.ranks, [0] * self.ranks
-        self.trace: list[tuple] = []
-        self.untraced = self.call = self.splits = 0
+        self.call = self.splits = 0
         for offset in self.kept:
             self.heap.give(offset)
         self.kept = []
@@ -89,15 +72,6 @@ class Wires:
         if self.throttle is not None and source != self.rank:
             self.throttle.deliver(message.due_s, since_s, self.check)
         return message
-
-    def note(self, step: int, source: int, destination: int, chunk: int, reduce: bool, size: int,
-             start_s: float, end_s: float) -> None:
-        """Add a finished transfer to the trace."""
-        if len(self.trace) < TRACE_LIMIT:
-            self.trace.append((step, source, destination, chunk, reduce, size, self.call, start_s - self.start_s,
-                               end_s - self.start_s))
-        else:
-            self.untraced += 1
 
     def check(self) -> None:
         """Raise the error that the run has failed with, if it has."""

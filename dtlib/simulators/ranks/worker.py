@@ -100,8 +100,8 @@ def perform(wires: Wires, load: Callable[[], tuple[Callable[..., Any], tuple]]) 
         return ended(rank, error)
     finally:
         flush()
-    return {"end": "returned", "value": value, "sent": wires.sent, "received": wires.received, "trace": wires.trace,
-            "untraced": wires.untraced}
+    return {"end": "returned", "value": value, "sent": wires.sent, "received": wires.received, "trace": wires.trace.records(),
+            "untraced": wires.trace.untraced}
 
 
 def _leave(wires: Wires, world: Comm) -> None:
