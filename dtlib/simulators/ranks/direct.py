@@ -43,32 +43,65 @@ def all_reduce(comm: Comm, array: np.ndarray, op: str, out: np.ndarray | None) -
         return result
     if out is not None and np.may_share_memory(out, array) and not _same_place(out, array):
         array = array.copy()
-    place, array = comm.wires.place(array)
-    result, target = out, None if out is None else comm.wires.memory.offset_of(out)
-    if target is None:
-        result = comm.empty(array.shape, result_dtype)
-        target = comm.wires.memory.offset_of(result)
-    comm.meeting.meet(call, places=(place, target))
-    places, view = [comm.meeting.place(member) for member in range(comm.size)], comm.wires.memory.view
+    result = out if out is not None and out.flags.c_contiguous else comm.empty(array.shape, result_dtype)
     bounds = _bounds(array.size, comm.size)
-    for block in _blocks(bounds[comm.rank], bounds[comm.rank + 1], dtype):
-        length = block.stop - block.start
-        parts = [view(at + block.start * array.itemsize, length, array.dtype) for at, _ in places]
-        copies = [view(at + block.start * result.itemsize, length, result_dtype) for _, at in places]
-        mine = copies.pop(comm.rank)
-        _fold(parts, mine, dtype, op, in_place=place == target)
-        for copy in copies:
-            copy[...] = mine
-    comm.meeting.wait()
+    _reduce_slices(comm, call, array, result, bounds, dtype, op)
     reduced, copied = _sizes(bounds, array.itemsize), _sizes(bounds, result.itemsize)
     comm.count_sent(reduced)
     comm.count_received(0, [reduced[comm.rank]] * comm.size, [comm.rank] * comm.size, True, start_s)
     comm.count_sent([copied[comm.rank]] * comm.size)
     comm.count_received(1, copied, range(comm.size), False, start_s)
-    if out is not None and result is not out:
-        out[...] = result
-        return out
-    return result
+    if out is None or result is out:
+        return result
+    out[...] = result
+    return out
+
+
+def _reduce_slices(comm: Comm, call: str, array: np.ndarray, result: np.ndarray, bounds: list[int], dtype: np.dtype,
+                   op: str) -> None:
+    """Add up one slice on each rank, and bring it into everybody's ``result``.
+
+    Its owner writes a sum into all results that lie in shared memory. Where a result lies elsewhere its rank takes
+    the sums itself, and has a place for those of its own slice.
+    """
+    start, stop = bounds[comm.rank:comm.rank + 2]
+    place, flat, staged = _readable(comm, array, start, stop)
+    target, published, copies = comm.wires.memory.offset_of(result), None, []
+    if target is None:
+        published = comm.empty(result.shape, result.dtype)
+        target, copies = ~comm.wires.memory.offset_of(published), [result.reshape(-1)]
+    comm.meeting.meet(call, places=(place, target))
+    places, view = [comm.meeting.place(member) for member in range(comm.size)], comm.wires.memory.view
+    targets = [target if target >= 0 else ~target for _, target in places]
+    parts = [view(at, array.size, array.dtype) for at, _ in places]
+    totals = [view(at, array.size, result.dtype) for at in targets]
+    parts[comm.rank] = flat
+    copies += [totals[member] for member, (_, target) in enumerate(places) if target >= 0 and member != comm.rank]
+    for block in _blocks(start, stop, dtype):
+        mine = totals[comm.rank][block]
+        _fold([part[block] for part in parts], mine, dtype, op, in_place=place == target)
+        for copy in copies:
+            copy[block] = mine
+    comm.meeting.wait()
+    del staged
+    if min(target for _, target in places) < 0:
+        if published is not None:
+            for member, (first, last) in enumerate(itertools.pairwise(bounds)):
+                if member != comm.rank:
+                    copies[0][first:last] = totals[member][first:last]
+        comm.meeting.wait()  # or a result could be changed that others have still to take
+
+
+def _readable(comm: Comm, array: np.ndarray, start: int, stop: int) -> tuple[int, np.ndarray, np.ndarray]:
+    """Where others can read an array of which they need all but a slice; what this rank reads its slice from; and
+    what keeps the place taken."""
+    place = comm.wires.memory.offset_of(array)
+    if place is not None or not array.flags.c_contiguous:
+        place, array = comm.wires.place(array)
+        return place, array.reshape(-1), array
+    flat, staged = array.reshape(-1), comm.empty(array.size, array.dtype)
+    staged[:start], staged[stop:] = flat[:start], flat[stop:]
+    return comm.wires.memory.offset_of(staged), flat, staged
 
 
 def reduce_scatter(comm: Comm, array: np.ndarray, op: str) -> np.ndarray:
