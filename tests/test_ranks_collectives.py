@@ -240,8 +240,21 @@ def test_many_collectives_in_a_row_do_not_mix(four):
         assert totals == [(4 * number + 6,) * 2 for number in range(300)]
 
 
+@pytest.mark.parametrize("algorithm", ["fastest", "ring"])
+def test_booleans_are_counted_as_numpy_does(four, algorithm):
+    masks = np.random.default_rng(1).random((4, LARGE)) < 0.5
+
+    def program(comm):
+        return (comm.all_reduce(masks[comm.rank], algorithm=algorithm), comm.all_reduce(masks[comm.rank], "mean", algorithm),
+                comm.reduce_scatter(masks[comm.rank], algorithm=algorithm))
+
+    for total, mean, _ in (results := four.run(program)):
+        assert total.dtype == np.int64 and np.array_equal(total, masks.sum(axis=0))
+        assert np.array_equal(mean, masks.mean(axis=0))
+    assert np.array_equal(np.concatenate([chunk for *_, chunk in results]), masks.sum(axis=0))
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"array": np.ones(2, bool)}, "does not add up"),
     ({"array": np.array(["a"])}, "does not add up"),
     ({"array": np.ones(2), "op": "max"}, "op must be one of 'sum', 'mean'"),
     ({"array": np.ones(2), "algorithm": "star"}, "algorithm must be one of 'fastest', 'ring'"),

@@ -282,6 +282,28 @@ def test_an_interrupt_ends_the_run_and_the_next_one_works(interruptible):
         assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
 
 
+def test_a_run_from_within_a_run_is_refused_and_the_outer_one_goes_on():
+    heard = []
+
+    def handler(*_):
+        try:
+            cluster.run(lambda comm: comm.rank)
+        except RuntimeError as error:
+            heard.append(str(error))
+
+    before = signal.signal(signal.SIGUSR2, handler)
+    try:
+        with Cluster(2) as cluster:
+            timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGUSR2])
+            timer.start()
+            assert list(cluster.run(lambda comm: time.sleep(0.6) or comm.rank)) == [0, 1]
+            timer.join()
+            assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert heard == ["this Cluster is in the middle of a run: one that a signal handler starts needs its own"]
+
+
 def test_ranks_do_not_outlive_a_caller_that_is_killed():
     program = textwrap.dedent("""
         import os, time

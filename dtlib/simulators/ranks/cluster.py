@@ -54,7 +54,7 @@ class Cluster:
         memory_bytes = (default_region_bytes(self.ranks) if memory_bytes is None
                         else count("memory_bytes", memory_bytes, at_least=PAGE))
         self.region_bytes = SLOTS_BYTES + -(-memory_bytes // PAGE) * PAGE
-        self._owner, self._closed, self._lock = os.getpid(), False, threading.Lock()
+        self._owner, self._closed, self._running, self._lock = os.getpid(), False, False, threading.RLock()
         self._start()
 
     def run(self, program: Callable[..., Any], args: Iterable[Any] = (), *, network: Network | None = None,
@@ -75,7 +75,13 @@ class Cluster:
             raise RuntimeError("this Cluster belongs to the process that made it, and this one was forked from it")
         packed = frames.pack((program, tuple(args)))
         with self._lock:  # runs from several threads take turns
-            return self._run(packed, network, deadline_s)
+            if self._running:  # in this same thread, which a signal or the collection of garbage has interrupted
+                raise RuntimeError("this Cluster is in the middle of a run: one that a signal handler starts needs its own")
+            try:
+                self._running = True
+                return self._run(packed, network, deadline_s)
+            finally:
+                self._running = False
 
     def _run(self, program: frames.Parts, network: Network | None, deadline_s: float | None) -> Result:
         start_s = time.perf_counter()

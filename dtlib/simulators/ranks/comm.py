@@ -5,16 +5,19 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dtlib.arguments import count
-from dtlib.simulators.ranks import direct, steps
+from dtlib.simulators.ranks import direct
 from dtlib.simulators.ranks.communicator import Communicator, as_message
 from dtlib.simulators.ranks.mailbox import INLINE_BYTES
 from dtlib.simulators.ranks.meeting import SLOTS_BYTES, Meeting, described
 from dtlib.simulators.ranks.wires import Wires
+
+if TYPE_CHECKING:
+    from dtlib.simulators.ranks import steps
 
 __all__ = ["Comm"]
 
@@ -130,6 +133,8 @@ class Comm(Communicator):
                   bounds: list[int]) -> None:
         self.meeting.meet(call, places=(self.wires.memory.offset_of(state), 0))
         places = [self.meeting.place(member)[0] for member in range(self.size)]
+        from dtlib.simulators.ranks import steps
+
         steps.Runner(self, chunks, bounds, places).run(parts)
 
     def _peer(self, name: str, rank: int) -> int:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from dtlib.arguments import choice, count
-from dtlib.simulators.collectives import ALGORITHMS
-from dtlib.simulators.ranks import frames, steps
+from dtlib.simulators.ranks import frames
 from dtlib.simulators.schedule import Schedule
+
+if TYPE_CHECKING:
+    from dtlib.simulators.ranks import steps
 
 __all__ = ["Communicator", "Own", "as_message", "mean_dtypes"]
 
@@ -36,7 +38,8 @@ class Communicator(ABC):
     Every collective takes ``algorithm``: "fastest" (the engine's own), the name of a schedule in
     ``dtlib.simulators.collectives.ALGORITHMS``, or a ``Schedule`` of your own; the ranks then carry out its
     transfers. Inputs are not changed and need not be contiguous, and results are the same bits on all ranks.
-    Sums are in the dtype of the arrays; a mean of integers is a float64, one of float16 is added up in float32.
+    Sums are in the dtype of the arrays, and booleans are counted; a mean of integers is a float64, one of float16 is
+    added up in float32.
     """
 
     rank: int
@@ -169,13 +172,18 @@ class Communicator(ABC):
                 raise ValueError(f"algorithm must be a schedule for {collective} on {self.size} ranks with root "
                                  f"{root}, got {algorithm!r} with root {algorithm.root}")
             return algorithm
-        choice("algorithm", algorithm, ("fastest", *ALGORITHMS[collective]))
-        if algorithm == "fastest" and self.has_own(collective, dtype):
+        if isinstance(algorithm, str) and algorithm == "fastest" and self.has_own(collective, dtype):
             return None
+        from dtlib.simulators.collectives import ALGORITHMS  # now: a rank that runs no schedule starts sooner
+        from dtlib.simulators.ranks import steps
+
+        choice("algorithm", algorithm, ("fastest", *ALGORITHMS[collective]))
         return steps.schedule_of(collective, DEFAULTS[collective] if algorithm == "fastest" else algorithm,
                                  self.size, root=root)
 
     def _execute(self, schedule: Schedule, array: np.ndarray | None, shape: Any, dtype: np.dtype) -> np.ndarray:
+        from dtlib.simulators.ranks import steps
+
         call = (f"called {schedule.collective}(algorithm={schedule.name!r}, #{steps.fingerprint(schedule):08x})"
                 f" with shape {shape} and dtype {dtype}")
         return steps.execute(self, schedule, call, array, shape, dtype)
@@ -214,6 +222,8 @@ def _movable(array: Any) -> np.ndarray:
 
 def _summable(array: Any) -> np.ndarray:
     array = np.asarray(array)
+    if array.dtype.kind == "b":
+        return array.astype(np.int64)  # as numpy.sum has it; np.add of booleans says only whether there is any
     if array.dtype.kind not in "iufc":
         raise TypeError(f"array has dtype {array.dtype}, which does not add up; "
                         "use an integer, floating or complex dtype")

@@ -12,7 +12,6 @@ import gc
 import math
 import mmap
 import os
-import tempfile
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -35,6 +34,8 @@ def create(size: int) -> int:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("ranks")
     else:
+        import tempfile
+
         descriptor, path = tempfile.mkstemp(prefix="ranks-memory-")
         os.unlink(path)
     os.ftruncate(descriptor, size)
