@@ -62,6 +62,20 @@ def only_across(ranks, group):
     yield from across(ring_all_reduce(ranks // group), ranks // group, group)
 
 
+def one_step_a_piece(ranks, group):
+    groups = ranks // group
+    yield inside(ring_reduce_scatter(group), groups, group)
+    yield across(ring_all_reduce(groups), groups, group)
+    yield inside(ring_all_gather(group), groups, group)
+
+
+def scatters_across(ranks, group):
+    groups = ranks // group
+    yield from inside(ring_reduce_scatter(group), groups, group)
+    yield from across(ring_reduce_scatter(groups), groups, group)
+    yield from inside(ring_all_gather(group), groups, group)
+
+
 # Each wrong schedule, and a part of the hint that is its own.
 WRONG = {
     nothing_across: "something has to run across",
@@ -72,6 +86,8 @@ WRONG = {
     flat: "only a share has to leave",
     nothing: "no steps",
     only_across: "Sum inside before you sum across",
+    one_step_a_piece: "with yield from",
+    scatters_across: "in some nodes only",
 }
 
 

@@ -204,7 +204,11 @@ def test_predictions_answer(address, chromium, where, name):
         assert "Write a number" in answer("1,2345")
         for text in ("1,75", "8,1", "8 1", "0x10", "1e999", "nan", "10 apples"):
             assert "Write a number" in answer(text), text
+        if "B" in prediction.unit:
+            assert "B is a byte, b a bit" in answer(f"{prediction.answer!r} {prediction.unit.replace('B', 'b')}")
         assert box.get_attribute("data-outcome") is None
+        if prediction.unit == "times":
+            assert prediction.because in answer(f"{prediction.answer!r}x")
         for text in (repr(prediction.answer), f"{prediction.answer!r} {prediction.unit}", f" +{prediction.answer!r} "):
             assert prediction.because in answer(text), text
         assert box.get_attribute("data-outcome") == "right"

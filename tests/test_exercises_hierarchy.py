@@ -30,6 +30,9 @@ def test_numbers(name):
     ("check_ratio", 36, "sum of both directions"), ("check_ratio", 2.25, "in bits"), ("check_ratio", 4.5, "in bits, and"),
     ("check_ratio", 9, "H100"), ("check_leaving", 18.75e9, "whole node"), ("check_leaving", 19.84375e9, "flat ring"),
     ("check_leaving", 1.25e9, "more than its payload"), ("check_leaving", 2.34375, "power of ten"),
+    ("check_leaving", 2.5e9, "very many nodes"), ("check_leaving", 1.171875e9, "one of two passes"),
+    ("check_leaving", 4.6875e9, "what it receives"), ("check_two_tiers", 75.5556, "very many ranks"),
+    ("check_two_tiers", 30.5556, "one of two passes"),
     ("check_two_tiers", 1e3 * (14 / 900 + 1.5 / 50), "printed NVLink rate"),
     ("check_two_tiers", 1e3 * (14 / 450 + 1.5 / 400), "bits for bytes"),
     ("check_two_tiers", 1e3 * (14 / 450 + 12 / 50), "through one card"),
@@ -61,8 +64,11 @@ def test_each_wrong_schedule_gets_its_own_hint(wrong):
 
 def test_counting():
     assert hierarchy.check_across(solutions.busiest_across).passed
-    for wrong, hint in hierarchy.check_across.check.mistakes:
+    mistakes = hierarchy.check_across.check.mistakes
+    for wrong, hint in mistakes:
         assert hint in hierarchy.check_across(wrong).message
+    counts = [wrong(hierarchy.LOG, 4) for wrong, _ in mistakes] + [solutions.busiest_across(hierarchy.LOG, 4)]
+    assert len(set(counts)) == len(counts)
 
 
 def test_islands():
@@ -70,6 +76,7 @@ def test_islands():
     assert "a smaller island keeps it too" in hierarchy.check_island(lambda payload_bytes: 64).message
     assert "are allowed" in hierarchy.check_island(lambda payload_bytes: 8).message
     assert "one of the widths" in hierarchy.check_island(lambda payload_bytes: 72).message
+    assert hierarchy.check_island(lambda payload_bytes: float(solutions.island(payload_bytes))).passed
 
 
 def test_no_single_width_meets_every_limit():

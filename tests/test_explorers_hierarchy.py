@@ -50,6 +50,25 @@ def test_links_carry_what_leaves():
         assert si(sum(across.values()) * 1e9 / 3) == shown.readouts["leaves"]
 
 
+def test_cards_send_receive_or_do_nothing():
+    def cards(**at):
+        return [row["card"] for row in views.topology.shown(nodes=2, width=4, payload=GiB, **at).tables["cards"]]
+
+    assert cards(algorithm="ring") == ["receives", "idle", "idle", "sends"] * 2
+    assert cards(algorithm="hierarchical") == ["sends"] * 8
+    assert cards(algorithm="hierarchical", shared=True) == ["sends"] * 2
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "hierarchical"])
+def test_a_shared_card_carries_what_leaves_its_node(algorithm):
+    shown = views.topology.shown(nodes=3, width=4, algorithm=algorithm, payload=GiB, shared=True)
+    carried = {row["link"]: row["link_GB"] for row in shown.tables["links"]}
+    assert si(carried["node 0 to its card"] * 1e9) == si(carried["node 2 to 0"] * 1e9) == shown.readouts["leaves"]
+    stubs = [size for link, size in carried.items() if link.startswith("GPU") and link.endswith("its card")]
+    assert len(stubs) == (6 if algorithm == "ring" else 12)
+    assert si(max(stubs) * 1e9) == si({"ring": 1, "hierarchical": 1 / 4}[algorithm] * carried["node 0 to its card"] * 1e9)
+
+
 # --- Flat or hierarchical -----------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("shared", [False, True])

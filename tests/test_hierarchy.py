@@ -152,6 +152,14 @@ def test_design_figures_of_two_nodes_of_four():
     assert hierarchical_cost(4e6, 8, 4, tiers).total_s == pytest.approx(0.042 + 6e6 / 450e6)
 
 
+def test_overlapped_phases_take_as_long_as_the_slower_one():
+    for outer_Bps, ratio in ((50e9, 1.0), (25e9, 18 / 14)):  # of one node alone
+        both = hierarchical_cost(np.array([1e6, 8e9]), 16, 8, TwoTiers(450e9, 0, outer_Bps, 0))
+        alone_s = hierarchical_cost(np.array([1e6, 8e9]), 8, 8, TwoTiers(450e9, 0, outer_Bps, 0)).total_s
+        assert both.overlapped_s / alone_s == pytest.approx([ratio] * 2)
+    assert type(hierarchical_cost(1e6, 16, 8, TwoTiers(450e9, 0, 50e9, 0)).overlapped_s) is float
+
+
 @pytest.mark.parametrize(("nodes", "width"), [shape for shape in SHAPES if shape[0] > 1 and shape[1] > 1])
 def test_a_flat_ring_of_tiny_messages_pays_the_outer_latency_only_where_it_crosses(nodes, width):
     """With the latency on the wire, the 2 (K - 1) hops of one chunk in a row cross ceil(2 (K - 1) / w) times."""

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from dtlib.facts.sweeps import sweep
 from dtlib.simulators.collectives import make
 from dtlib.simulators.execute import run
 from dtlib.simulators.ranks import run as run_on_ranks
-from dtlib.views.plots import space_time
+from dtlib.views.plots import measured_exit, space_time
 
 
 def arrows(picture):
@@ -22,6 +23,17 @@ def test_a_simulated_and_a_real_ring_are_drawn_alike():
     assert "12 transfers among 3 ranks in 4 steps: 6 add what they bring (solid), 6 replace" in drawn.says
     assert felt.says.startswith("12 transfers among 3 ranks in ") and "6 add" in felt.says
     assert drawn.figure.axes[0].get_xlabel() == "Steps done" and felt.figure.axes[0].get_xlabel() == "Time (ms)"
+
+
+def test_leaving_the_node_as_measured():
+    two, one = sweep("nccl-16xh100-two-nodes"), sweep("nccl-8xh100")
+    picture = measured_exit()
+    curve = picture.figure.axes[0].lines[-1]
+    for size, ratio in zip(*curve.get_data(), strict=True):
+        assert ratio == two.at(int(size)) / one.at(int(size))
+    assert "Up to 16 MiB it takes 5 to 9 times as long" in picture.says and "1.7 times at 1 GiB, 1.5 at 8 GiB" in picture.says
+    band, = (text.get_text() for text in picture.figure.axes[0].texts if "bytes alone" in text.get_text())
+    assert band == "bytes alone: 1.3 (overlapped) to 2.3 (in turn)"
 
 
 def test_nothing_to_draw_is_refused():

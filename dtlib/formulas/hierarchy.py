@@ -43,14 +43,20 @@ class TwoTiers:
 
 @dataclass(frozen=True)
 class TwoTierCost:
-    """The time of a hierarchical all-reduce: ``inside`` the nodes and ``across``, one after the other."""
+    """The time of a hierarchical all-reduce ``inside`` the nodes and ``across``."""
 
     inside: Cost
     across: Cost
 
     @property
     def total_s(self) -> Numbers:
+        """One phase after the other: inside + across."""
         return self.inside.total_s + self.across.total_s
+
+    @property
+    def overlapped_s(self) -> Numbers:
+        """The best that pipelining can do, one piece inside while another is across: max(inside, across)."""
+        return plain(np.maximum(self.inside.total_s, self.across.total_s))
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dtlib.facts.registry import accelerator, fact
 from dtlib.facts.sweeps import sweep
 from dtlib.formulas.collectives import bus_bandwidth_Bps
+from dtlib.formulas.hierarchy import TwoTiers, hierarchical_cost
 from dtlib.simulators.execute import Event
 from dtlib.units import GB, GiB, KiB, MiB, binary, duration, si
 from dtlib.views.picture import Picture, axes
 from dtlib.views.theme import COLORS
 
-__all__ = ["measured_bus_bandwidth", "space_time"]
+__all__ = ["measured_bus_bandwidth", "measured_exit", "space_time"]
 
 
 def measured_bus_bandwidth() -> Picture:
@@ -35,6 +36,32 @@ def measured_bus_bandwidth() -> Picture:
         f"small payloads, where a call takes at least {duration(measured.time_s.min(), 2)}, and reaches "
         f"{si(bus_Bps[best], 'B/s')} at {binary(measured.payload_bytes[best])}, above the {si(wire_Bps, 'B/s')} of the "
         f"wire and the {si(ring_Bps, 'B/s')} of a ring."))
+
+
+def measured_exit() -> Picture:
+    """How many times as long an all-reduce took on two nodes as on one, measured, and what bytes alone would make of it."""
+    two, one = sweep("nccl-16xh100-two-nodes"), sweep("nccl-8xh100")
+    sizes = [size for size in two.payload_bytes.tolist() if size in one.payload_bytes and size >= 64]
+    ratios = [two.at(size) / one.at(size) for size in sizes]
+    h100, nic_Bps = accelerator("H100-SXM"), fact("a3-mega.nic").each_way_Bps
+    both = hierarchical_cost(GiB, two.ranks, one.ranks, TwoTiers(h100.scaleup_Bps, 0.0, nic_Bps, 0.0))
+    least, most = both.overlapped_s / both.inside.total_s, both.total_s / both.inside.total_s
+    link = h100.scaleup_Bps / nic_Bps
+    picture = axes(width_in=5.6, height_in=3.2)
+    picture.axhspan(least, most, color=COLORS[1], alpha=0.25, linewidth=0)
+    picture.text(64, most + 0.3, f"bytes alone: {least:.1f} (overlapped) to {most:.1f} (in turn)")
+    picture.axhline(link, linestyle="--", linewidth=1.5, color=COLORS[1])
+    picture.text(64, link - 1.1, f"{link:.0f}: the links' ratio")
+    picture.plot(sizes, ratios, marker="o", markersize=4, color=COLORS[0])
+    picture.set_xscale("log", base=2)
+    ticks = (KiB, 32 * KiB, MiB, 32 * MiB, GiB)
+    picture.set_xticks(ticks, [binary(size) for size in ticks])
+    picture.set(xlabel="Payload S", ylabel="Two nodes / one node", ylim=(0, 19), yticks=(0, 5, 10, 15))
+    return Picture(picture.figure, (
+        f"Measured: an all-reduce on {two.ranks} H100 in two nodes, against {one.ranks} in one node of another machine. Up to "
+        f"{binary(16 * MiB)} it takes {min(ratios[:sizes.index(16 * MiB) + 1]):.0f} to {max(ratios):.0f} times as long; then it "
+        f"nears what the bytes cost: {ratios[sizes.index(GiB)]:.1f} times at {binary(GiB)}, {ratios[-1]:.1f} at "
+        f"{binary(sizes[-1])}. The links differ by {link:.0f}."))
 
 
 def space_time(events: Sequence[Event]) -> Picture:

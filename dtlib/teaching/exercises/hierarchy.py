@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,11 @@ check_leaving = define(
          "card send?",
     check=NumberCheck(
         lambda: sent_by_tier("hierarchical", **LEAVING).across, unit="bytes",
-        hints=((lambda: sent_by_tier("hierarchical", **LEAVING).node_across,
+        hints=((lambda: 2 * 10e9 / 8, "That is what it nears with very many nodes. Here there are 16."),
+               (lambda: sent_by_tier("hierarchical", **LEAVING).across / 2,
+                "That is one of two passes: an all-reduce is a reduce-scatter and an all-gather."),
+               (lambda: sent_by_tier("hierarchical", **LEAVING).across * 2, "That adds what it receives."),
+               (lambda: sent_by_tier("hierarchical", **LEAVING).node_across,
                 "That is the whole node. Its cards share the work."),
                (lambda: sent_by_tier("ring", **LEAVING).node_across, "That is a flat ring, where one card sends it all."),
                (lambda: sent_by_tier("ring", **LEAVING).node_across / 8,
@@ -68,7 +73,10 @@ check_two_tiers = define(
          "many milliseconds, without latency?",
     check=NumberCheck(
         _time_ms, unit="ms",
-        hints=((lambda: _time_ms(inner_Bps=900e9), "That takes the printed NVLink rate for one direction."),
+        hints=((lambda: 1e3 * (2 * 8e9 / H100.scaleup_Bps + 2 * 1e9 / H100.nic_Bps),
+                "That sends 2S on both tiers, as with very many ranks. Inside there are 8, and across 4."),
+               (lambda: _time_ms() / 2, "That is one of two passes: everything goes there and back."),
+               (lambda: _time_ms(inner_Bps=900e9), "That takes the printed NVLink rate for one direction."),
                (lambda: _time_ms(outer_Bps=400e9), "That takes the card's bits for bytes."),
                (lambda: _time_ms(inner_Bps=900e9, outer_Bps=400e9),
                 "That takes the printed NVLink rate for one direction, and the card's bits for bytes."),
@@ -92,6 +100,8 @@ def _judge_hierarchical(steps: Any, ranks: int, group: int) -> str | None:
         return (f"{sentence(str(error))} Check which number is the groups and which the ranks of a group, and which piece gets "
                 "which.")
     if not checker.check(schedule).ok:
+        if any(isinstance(step, list) and len(step) > 1 and np.ndim(getattr(step[0], "source", 0)) for step in steps):
+            return "All the steps of a piece have become a single one. A piece is many steps: hand on each with yield from."
         return _missing_piece(schedule, group)
     payload = 1000 * ranks
     network = Network((Tier("inside", 1.0, 0.0, group_size=group), Tier("across", 1.0, 0.0)))
@@ -120,6 +130,10 @@ def _missing_piece(schedule: Schedule, group: int) -> str:
         return "No rank has anything from another node: something has to run across."
     if not (end == 1).all(axis=2).any():
         return "No chunk has the contributions of all ranks anywhere. Sum inside before you sum across."
+    whole = (end == 1).all(axis=2).reshape(-1, group, end.shape[1]).any(axis=1)  # by node and chunk: some rank has the sum
+    if not whole.all():
+        return ("The sum of a chunk is in some nodes only: each has to end with all of it. What runs across keeps a part from "
+                "the others.")
     return "Each node has all of the sum, but each rank only a share: one piece is still to run inside."
 
 
@@ -133,16 +147,29 @@ check_hierarchical = define(
         explanation="Right sums, with a share of the payload on the slow tier."))
 
 
-def _sent_across(events: list[tuple[int, int, int]], group: int) -> int:
+Log = list[tuple[int, int, int]]
+
+
+def _most(shares: Iterable[tuple[int, int]]) -> int:
+    """The largest sum of sizes that belong together, of (to whom it belongs, size)."""
+    sums: dict[int, int] = {}
+    for whose, size in shares:
+        sums[whose] = sums.get(whose, 0) + size
+    return max(sums.values(), default=0)
+
+
+def _crossing(events: Log, group: int) -> Log:
+    return [(a, b, size) for a, b, size in events if a // group != b // group]
+
+
+def _sent_across(events: Log, group: int) -> int:
     """The most bytes that one rank sends to other nodes."""
-    sent: dict[int, int] = {}
-    for source, destination, size in events:
-        if source // group != destination // group:
-            sent[source] = sent.get(source, 0) + size
-    return max(sent.values(), default=0)
+    return _most((a, size) for a, _, size in _crossing(events, group))
 
 
-LOG = [(0, 1, 40), (3, 4, 40), (4, 3, 10), (3, 4, 25), (7, 0, 60), (1, 2, 500), (1, 6, 30), (0, 4, 5), (5, 6, 90)]
+# Every slip below makes another number of it.
+LOG = [(0, 1, 40), (3, 4, 300), (4, 3, 10), (3, 4, 250), (7, 0, 60), (1, 2, 700), (1, 6, 30), (1, 5, 45), (0, 4, 5), (5, 6, 90),
+       (3, 7, 20), (6, 2, 310), (6, 1, 200)]
 
 check_across = define(
     "hierarchy-count", chapter="hierarchy", title="Count what leaves", kind="implement", minutes=8, points=2,
@@ -150,16 +177,24 @@ check_across = define(
          "of (source, destination, bytes); a node is group consecutive ranks.",
     check=FunctionCheck(
         _sent_across, cases=((LOG, 4), (LOG, 2), (LOG, 8), ([], 4), ([(0, 1, 7)], 1)),
-        mistakes=((lambda events, group: sum(size for a, b, size in events if a // group != b // group),
+        mistakes=((lambda events, group: sum(size for *_, size in _crossing(events, group)),
                    "That is what all ranks send across together. Which one sends most?"),
-                  (lambda events, group: max((size for a, b, size in events if a // group != b // group), default=0),
+                  (lambda events, group: max((size for *_, size in _crossing(events, group)), default=0),
                    "That is the largest message. A rank may send several."),
-                  (lambda events, group: _sent_across([(a, b, size) for a, b, size in events if a // group == b // group], 1),
+                  (lambda events, group: _most((b, size) for _, b, size in _crossing(events, group)),
+                   "That is what one rank receives. Add up by who sends."),
+                  (lambda events, group: _most((a // group, size) for a, _, size in _crossing(events, group)),
+                   "That is what a whole node sends. Add up by rank."),
+                  (lambda events, group: _most((rank, size) for a, b, size in _crossing(events, group) for rank in (a, b)),
+                   "That adds what a rank sends and what it receives."),
+                  (lambda events, group: _most((a, size) for a, b, size in events if a // group == b // group),
                    "That is what stays inside."),
-                  (lambda events, group: _sent_across(events, 1), "That counts every message, also those inside a node."),
-                  (lambda events, group: _sent_across([(a % group + group * (a % group != b % group), b % group, size)
-                                                       for a, b, size in events], group),
-                   "The remainder is a rank's place in its node. Which node is it?")),
+                  (lambda events, group: _most((a, size) for a, _, size in events),
+                   "That counts every message, also those inside a node."),
+                  (lambda events, group: _most((a, size) for a, b, size in events if a % group != b % group),
+                   "The remainder is a rank's place in its node. Which node is it?"),
+                  (lambda events, group: _most((a, size) for a, b, size in events if abs(a - b) >= group),
+                   "Two ranks may be neighbors and still be in different nodes.")),
         explanation="A node is the quotient: two ranks share one when they agree in it."))
 
 
@@ -177,8 +212,9 @@ def _island_s(payload_bytes: int, width: int) -> float:
 
 def _judge_island(width: Any, payload_bytes: int) -> str | None:
     """Why ``width`` is not the smallest island that keeps the limit, or None."""
-    if width not in WIDTHS:
+    if isinstance(width, bool) or not isinstance(width, (int, float)) or width not in WIDTHS:
         return f"Return one of the widths {', '.join(map(str, WIDTHS))}."
+    width = int(width)
     seconds, limit_s = _island_s(payload_bytes, width), LIMITS_S[payload_bytes]
     if seconds > limit_s:
         return (f"On islands of {width}, {binary(payload_bytes)} takes {duration(seconds)}, and {duration(limit_s)} are allowed. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import altair as alt
@@ -9,7 +10,7 @@ import numpy as np
 
 from dtlib.facts.registry import accelerator, run
 from dtlib.formulas.architecture import architecture
-from dtlib.formulas.hierarchy import TwoTiers, flat_ring_cost, hierarchical_cost
+from dtlib.formulas.hierarchy import TwoTiers, flat_ring_cost, hierarchical_cost, node_exit_Bps
 from dtlib.formulas.step_time import compute_time_s
 from dtlib.formulas.traffic import Traffic, traffic
 from dtlib.simulators.checker import bytes_by_tier
@@ -41,6 +42,7 @@ def _tier_color() -> Any:
 NODES, WIDTHS = (2, 3, 4), (2, 4, 8)
 BILL_SIZES = (32 * KiB, MiB, 32 * MiB, GiB)
 REACH = 0.34  # how far a link that closes a ring is drawn beside its column, in columns
+CARD = 0.3  # and how far a network card
 
 
 def _network(width: int, shared: bool) -> Network:
@@ -48,25 +50,67 @@ def _network(width: int, shared: bool) -> Network:
                     Tier("across", H100.nic_Bps, OUTER_LATENCY_S, ranks_per_port=width if shared else 1)))
 
 
-def _links(schedule: Schedule, width: int, payload: int) -> list[dict[str, Any]]:
-    """Every pair of ranks that exchange messages, as lines between (node, GPU) places, with the bytes it carries."""
+def _carried(schedule: Schedule, payload: int) -> dict[tuple[int, int], int]:
+    """The bytes between every pair of ranks that exchange messages, by (source, destination)."""
     sizes, carried = schedule.chunk_sizes(payload), {}
     for step in schedule.steps:
         for source, destination, chunk in zip(step.source, step.destination, step.chunk, strict=True):
             pair = int(source), int(destination)
             carried[pair] = carried.get(pair, 0) + int(sizes[chunk])
-    nodes, rows = schedule.ranks // width, []
-    for (source, destination), size in sorted(carried.items()):
-        (x, y), (x2, y2) = divmod(source, width), divmod(destination, width)
-        ends = [(x, y, x2, y2)]
-        if x == x2 and y2 < y:  # back to the first GPU of the node, drawn beside the column
-            side = x - REACH
-            ends = [(x, y, side, y), (side, y, side, y2), (side, y2, x, y2)] if y - y2 > 1 else []
-        elif x2 < x:            # back to the first node: leaves right and enters left
-            ends = [(x, y, nodes - 1 + 2 * REACH, y), (-2 * REACH, y2, x2, y2)]
-        rows += [{"x": a, "y": b, "x2": c, "y2": d, "tier": TIERS[x != x2], "link_GB": size / GB,
-                  "link": f"GPU {source} to {destination}"} for a, b, c, d in ends]
+    return dict(sorted(carried.items()))
+
+
+def _lines(carried: dict[tuple[int, int], int], width: int, nodes: int, shared: bool) -> list[dict[str, Any]]:
+    """The links as lines between (node, GPU) places, with the bytes each carries."""
+    rows: list[dict[str, Any]] = []
+
+    def draw(link: str, tier: str, size: int, *points: tuple[float, float]) -> None:
+        rows.extend({"x": x, "y": y, "x2": x2, "y2": y2, "tier": tier, "link_GB": size / GB, "link": link}
+                    for (x, y), (x2, y2) in itertools.pairwise(points))
+
+    def cross(link: str, size: int, start: tuple[float, float], end: tuple[float, float]) -> None:
+        if end[0] > start[0]:
+            draw(link, "across", size, start, (start[0] + 0.42, start[1]), (end[0] - 0.42, end[1]), end)
+        else:  # back to the first node: leaves right and enters left
+            draw(link, "across", size, start, (nodes - 1 + 2 * REACH, start[1]))
+            draw(link, "across", size, (-2 * REACH, end[1]), end)
+
+    uses: dict[int, dict[int, int]] = {}  # the bytes between the one card of a node and each of its GPUs, the busier way
+    between: dict[tuple[int, int], int] = {}
+    for (source, destination), size in carried.items():
+        (node, place), (to, to_place) = divmod(source, width), divmod(destination, width)
+        link = f"GPU {source} to {destination}"
+        if node != to and shared:
+            uses.setdefault(node, {})[place] = uses.setdefault(to, {})[to_place] = size
+            between[node, to] = between.get((node, to), 0) + size
+        elif node != to:
+            cross(link, size, (node, place), (to, to_place))
+        elif to_place > place:
+            draw(link, "inside", size, (node, place), (to, to_place))
+        elif place - to_place > 1:  # back to the first GPU, beside the column
+            draw(link, "inside", size, (node, place), (node - REACH, place - 0.4), (node - REACH, to_place + 0.4), (to, to_place))
+    for (node, to), size in between.items():
+        trunk, card = f"node {node} to its card", (node + CARD, _card_row(width))
+        for place, part in sorted(uses[node].items()):
+            draw(f"GPU {node * width + place} to its card", "across", part, (node, place), (card[0], place))
+        draw(trunk, "across", size, (card[0], min(uses[node])), card)
+        cross(f"node {node} to {to}", size, card, (to + CARD, card[1]))
     return rows
+
+
+def _card_row(width: int) -> float:
+    """Where the one card of a node is drawn: under its GPUs."""
+    return width - 0.1
+
+
+def _cards(carried: dict[tuple[int, int], int], width: int, ranks: int, shared: bool) -> list[dict[str, Any]]:
+    """Every network card, and what it does."""
+    sends = {source for source, destination in carried if source // width != destination // width}
+    receives = {destination for source, destination in carried if source // width != destination // width}
+    if shared:
+        return [{"node": node + CARD, "place": _card_row(width), "card": "sends"} for node in range(ranks // width)]
+    return [{"node": rank // width + CARD, "place": rank % width,
+             "card": "sends" if rank in sends else "receives" if rank in receives else "idle"} for rank in range(ranks)]
 
 
 def _topology(nodes: int, width: int, algorithm: str, payload: int, shared: bool) -> Shown:
@@ -83,15 +127,18 @@ def _topology(nodes: int, width: int, algorithm: str, payload: int, shared: bool
     boxes = [{"left": node - 0.45, "right": node + 0.45, "top": -0.55, "bottom": width - 0.45, "node": node, "at": -0.85,
               "title": f"node {node}"} for node in range(nodes)]
     gpus = [{"node": rank // width, "place": rank % width, "rank": str(rank)} for rank in range(ranks)]
-    frame = [{"left": -2 * REACH, "right": nodes - 1 + 2 * REACH, "top": -1.05, "bottom": width - 0.4}]
+    frame = [{"left": -2 * REACH, "right": nodes - 1 + 2 * REACH, "top": -1.05,
+              "bottom": _card_row(width) + 0.25 if shared else width - 0.4}]
     name = dict(zip(ALGORITHMS.values, ALGORITHMS.texts, strict=True))[algorithm]
-    inside = "at the pace of its slowest hop" if algorithm == "ring" else duration(inside_s)
+    inside = "not apart" if algorithm == "ring" else duration(inside_s)
+    carried = _carried(schedule, payload)
     return Shown(
-        {"links": _links(schedule, width, payload), "boxes": boxes, "gpus": gpus, "frame": frame},
+        {"links": _lines(carried, width, nodes, shared), "boxes": boxes, "gpus": gpus,
+         "cards": _cards(carried, width, ranks, shared), "frame": frame},
         {"inside": si(sent["inside"].max()), "leaves": si(leaves), "card": f"{si(card)} ({cards} of {1 if shared else width})",
          "inside_s": inside, "across_s": duration(whole - inside_s), "whole": duration(whole)},
         f"A {name} all-reduce of {binary(payload)} on {nodes} nodes of {width} GPUs: {si(leaves)} leave each node through "
-        f"{cards} network card{'s' * (cards > 1)}, and it takes {duration(whole)}.")
+        f"{cards} network card{'s' * (cards > 1)} (filled squares), and it takes {duration(whole)}.")
 
 
 def _topology_chart() -> Any:
@@ -109,9 +156,16 @@ def _topology_chart() -> Any:
         strokeWidth=alt.StrokeWidth("link_GB:Q", legend=None, scale=alt.Scale(zero=True, range=[1, 6])))
     gpus = alt.Chart(alt.NamedData("gpus"))
     places = {"x": alt.X("node:Q"), "y": alt.Y("place:Q")}
+    cards = alt.Chart(alt.NamedData("cards")).encode(**places)
+    filled = cards.transform_filter("datum.card == 'sends'").mark_point(
+        shape="square", size=90, opacity=1, filled=True, color=COLORS[1])
+    hollow = cards.transform_filter("datum.card != 'sends'").mark_point(
+        shape="square", size=90, filled=False, strokeWidth=1.5).encode(
+        stroke=alt.condition("datum.card == 'receives'", alt.value(COLORS[1]), alt.value(INK)),
+        opacity=alt.condition("datum.card == 'receives'", alt.value(1), alt.value(0.4)))
     dot = gpus.mark_point(size=420, opacity=1, filled=True, color=COLORS[0]).encode(**places)
     rank = gpus.mark_text(fontSize=11, color="white", fontWeight="bold").encode(**places, text="rank:N")
-    return alt.layer(frame, box, title, links, dot, rank)
+    return alt.layer(frame, box, title, links, filled, hollow, dot, rank)
 
 
 topology = Explorer(
@@ -128,19 +182,20 @@ topology = Explorer(
 
 SIZES = tuple(2**power for power in range(10, 34))
 RATIOS = (2, 4.5, 9, 18, 36)
-GROUPS, NODE_COUNTS = (2, 4, 8, 16, 72), (2, 8, 32, 128)
+GROUPS, NODE_COUNTS = (2, 4, 8, 16, 64), (2, 8, 32, 128)
 ALONE = "one node alone"
 CURVES = (RING, HIERARCHICAL, ALONE)
 TIMES = tuple(10.0**power for power in range(-6, 2))
 
 
-def _flat_or_hierarchical(ratio: float, width: int, nodes: int, shared: bool) -> Shown:
+def _flat_or_hierarchical(ratio: float, width: int, nodes: int, shared: bool, overlapped: bool) -> Shown:
     ranks = nodes * width
     tiers = TwoTiers(H100.scaleup_Bps, INNER_LATENCY_S, H100.scaleup_Bps / ratio, OUTER_LATENCY_S, width if shared else 1)
 
     def seconds(size: Any) -> dict[str, Any]:
+        both = hierarchical_cost(size, ranks, width, tiers)
         return {RING: flat_ring_cost(size, ranks, width, tiers).total_s,
-                HIERARCHICAL: hierarchical_cost(size, ranks, width, tiers).total_s,
+                HIERARCHICAL: both.overlapped_s if overlapped else both.total_s,
                 ALONE: hierarchical_cost(size, width, width, tiers).total_s}
 
     rows = [{"payload": size, "algorithm": name, "time_s": time, "mark": place % 4 == 2}
@@ -153,12 +208,12 @@ def _flat_or_hierarchical(ratio: float, width: int, nodes: int, shared: bool) ->
 
     return Shown(
         {"curves": rows},
-        {"outer": si(tiers.outer_Bps, "B/s"), "gain_small": times(small, RING, HIERARCHICAL),
+        {"leaves": si(node_exit_Bps(width, tiers), "B/s"), "gain_small": times(small, RING, HIERARCHICAL),
          "gain_large": times(large, RING, HIERARCHICAL), "leaving_small": times(small, HIERARCHICAL, ALONE),
          "leaving_large": times(large, HIERARCHICAL, ALONE)},
         f"{nodes} nodes of {width}, links between them {ratio:g} times slower: for 1 GiB a hierarchical all-reduce takes "
-        f"{duration(large[HIERARCHICAL])}, a flat ring {times(large, RING, HIERARCHICAL)} as long, and one node alone "
-        f"{duration(large[ALONE])}.")
+        f"{duration(large[HIERARCHICAL])}{' at best' * overlapped}, a flat ring {times(large, RING, HIERARCHICAL)} as long, and "
+        f"one node alone {duration(large[ALONE])}.")
 
 
 def _curve_channel(kind: type, looks: tuple[Any, ...], **legend: Any) -> Any:
@@ -185,8 +240,9 @@ flat_or_hierarchical = Explorer(
     name="flat-or-hierarchical", title="Flat ring or hierarchical, over size, ratio and node width",
     model=_flat_or_hierarchical,
     controls=(Control("ratio", "Links inside faster by", RATIOS, tuple(f"{ratio:g} x" for ratio in RATIOS), start=9),
-              Control("width", "GPUs a node w", GROUPS, start=8), Control("nodes", "Nodes N", NODE_COUNTS, start=8), CARDS),
-    readouts={"outer": "Rate of a card, each way", "gain_small": "Ring / hierarchical, 32 KiB",
+              Control("width", "GPUs a node w", GROUPS, start=8), Control("nodes", "Nodes N", NODE_COUNTS, start=8), CARDS,
+              Control("overlapped", "Phases", (False, True), ("one after another", "overlapped at best"), kind="choice")),
+    readouts={"leaves": "Out of a node, each way", "gain_small": "Ring / hierarchical, 32 KiB",
               "gain_large": "Ring / hierarchical, 1 GiB", "leaving_small": "All nodes / one, 32 KiB",
               "leaving_large": "All nodes / one, 1 GiB"},
     columns={"payload": Column("Payload (B)", ",d"), "algorithm": Column("All-reduce"), "time_s": Column("Time (s)", ".3~g")},
@@ -251,7 +307,7 @@ def _traffic_chart() -> Any:
 where_traffic_lands = Explorer(
     name="where-traffic-lands", title="Llama 3 405B on 16,384 GPUs: where a step's traffic lands", model=_where_traffic_lands,
     controls=(Control("tp", "Tensor, TP", TP, start=8), Control("pp", "Pipeline, PP", PP, start=16),
-              Control("island", "GPUs an island", ISLANDS, ("4", "8", "16", "32", "64 (of an NVL72)"), start=8)),
+              Control("island", "GPUs an island", ISLANDS, start=8)),
     readouts={"dp": "Replicas DP", "tp": "Tensor: sent a step", "pp": "Pipeline: sent a step", "data": "Data: sent a step",
               "inside_s": "Time inside", "across_s": "Time across"},
     columns={"kind": Column("Parallelism"), "tier": Column("Tier"), "sent_GB": Column("Sent by a GPU a step (GB)", ".4~g"),

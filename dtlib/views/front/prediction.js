@@ -1,7 +1,12 @@
+const endsWith = (text, unit, fold) => fold(text).endsWith(fold(unit));
+const anyCase = (text) => text.toLowerCase();
+const butBits = (text) => text.replace(/[^b]/gi, anyCase); // capitals do not matter, except that b is a bit and B a byte
+
 // The number in what a reader wrote, or NaN. Its unit may follow; a comma or a space separates thousands and nothing else.
 function numberOf(written, unit) {
   let text = written.trim().replace("−", "-");
-  if (text.toLowerCase().endsWith(unit.toLowerCase())) text = text.slice(0, -unit.length).trimEnd();
+  if (endsWith(text, unit, butBits)) text = text.slice(0, -unit.length).trimEnd();
+  if (unit === "times") text = text.replace(/\s*[x×]$/i, "");
   text = text.replace(/[,_\s](?=\d{3}(?!\d))/g, "").replace(/\s*[×x*]\s*10\^/i, "e");
   return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) : NaN;
 }
@@ -30,7 +35,9 @@ function mountPrediction(root, spec) {
     event.preventDefault();
     const value = numberOf(input.value, spec.unit);
     if (!Number.isFinite(value)) {
-      verdict.textContent = `Write a number, like 42, 0.5, 1,024 or 6.5e12 (in ${spec.unit}).`;
+      verdict.textContent = endsWith(input.value.trim(), spec.unit, anyCase) && !endsWith(input.value.trim(), spec.unit, butBits)
+        ? `The answer is in ${spec.unit}: B is a byte, b a bit.`
+        : `Write a number, like 42, 0.5, 1,024 or 6.5e12 (in ${spec.unit}).`;
       delete root.dataset.outcome;
       return;
     }

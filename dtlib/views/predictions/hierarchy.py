@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dtlib.facts.registry import accelerator, fact, run
 from dtlib.formulas.architecture import architecture
-from dtlib.formulas.hierarchy import TwoTiers, hierarchical_cost, node_exit_Bps
+from dtlib.formulas.hierarchy import TwoTiers, flat_ring_cost, hierarchical_cost, node_exit_Bps
 from dtlib.formulas.traffic import tensor_bytes, tensor_payload_bytes
-from dtlib.units import GB
+from dtlib.units import GB, count_text
 from dtlib.views.prediction import Prediction
 
 __all__ = ["link_ratio", "node_exit", "slowdown", "tensor_traffic"]
@@ -39,17 +39,22 @@ node_exit = Prediction(
 slowdown = Prediction(
     name="slowdown",
     question="Eight GPUs all-reduce a large payload inside a node, at 450 GB/s. Now 16 GPUs in two nodes do it: inside, "
-             "across at 50 GB/s a GPU, and inside. How many times as long does it take? (No latency.)",
+             "across at 50 GB/s a GPU, and inside, one after the other. How many times as long does it take? (No latency.)",
     unit="times", answer=hierarchical_cost(GB, 16, 8, _BYTES_ONLY).total_s / hierarchical_cost(GB, 8, 8, _BYTES_ONLY).total_s,
     because="Inside, a GPU sends 7/4 S at 450 GB/s, as before. Across it sends S/8 at 50 GB/s: 2.5 ps a byte on top of 3.9.",
     slips=((9, "That would be so if every byte went across. How many does one GPU send there?"),
            (18, "That divides a sum of both directions by the rate of one."),
-           (1 + 9 / 1.75, "That sends the whole payload through one card. Each of the eight sends an eighth.")))
+           (flat_ring_cost(GB, 16, 8, _BYTES_ONLY).total_s / hierarchical_cost(GB, 8, 8, _BYTES_ONLY).total_s,
+            "That is a flat ring, which goes through one card. Here all eight work."),
+           (1 + 9 / 1.75, "That sends the whole payload through one card. Each of the eight sends an eighth.")),
+    tolerance=0.03)
 
 tensor_traffic = Prediction(
     name="tensor-traffic",
-    question="Llama 3 405B on TP=8, PP=16, DP=128: a GPU sends 12.6 GB a step for its gradients. How many GB does it send for "
-             "the all-reduces of tensor parallelism, four per layer and micro-batch?",
+    question="Llama 3 405B on TP=8, PP=16, DP=128: a GPU sends 12.6 GB a step for its gradients. It holds a sixteenth of the "
+             f"{_SHAPE.layers} layers. Its replica sees {count_text(int(_ON_A_STAGE[1]))} tokens a step, and a token is "
+             f"{count_text(_SHAPE.hidden)} values of 2 bytes between layers. How many GB does the GPU send for the all-reduces "
+             "of tensor parallelism, four per layer?",
     unit="GB", answer=tensor_bytes(*_ON_A_STAGE, int(_LLAMA["tp"].value)) / GB,
     because="126/16 layers x 4 all-reduces x 7/4 x 131,072 tokens x 16,384 values x 2 bytes. Nineteen times its gradients.",
     slips=((tensor_payload_bytes(*_ON_A_STAGE) / GB, "That is the payload. In an all-reduce of eight, a rank sends 7/4 of it."),
