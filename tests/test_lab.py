@@ -76,8 +76,10 @@ def test_the_readers_own_ring_runs_and_is_measured():
 
 
 @pytest.mark.parametrize("own, why", [
-    (lambda ranks: (yield ...), "must be a Transfer"), (lambda ranks: None, "must be a list of steps"),
-    (lambda ranks: list(ring(ranks))[1:], "must be an all_reduce"), (lambda ranks: 1 / 0, "ZeroDivisionError"),
+    (lambda ranks: (yield ...), "is not written yet: write it in its exercise, or choose another algorithm"),
+    (lambda ranks: ..., "is not written yet"), (lambda ranks: (yield 3), "makes no schedule yet"),
+    (lambda ranks: None, "must be a list of steps"), (lambda ranks: list(ring(ranks))[1:], "is no all-reduce yet"),
+    (lambda ranks: 1 / 0, "ZeroDivisionError"),
     (lambda ranks: os.stat("/no/such/file"), "FileNotFoundError"), (lambda ranks: exit(), "SystemExit"),
     (lambda ranks: itertools.repeat([]), "does every loop come to its end"),
     (lambda ranks: [1 for _ in iter(int, 1)], "Does every loop of your function come to its end"),
@@ -87,6 +89,15 @@ def test_a_schedule_that_is_wrong_is_said_to_be_and_the_panel_goes_on(own, why):
     assert why in html.unescape(panel.says.value) and panel.lines == []
     panel.algorithm.value = "naive"
     assert finished(panel).lines[0][0] == "naive"
+
+
+def test_every_choice_of_the_panel_is_shown_and_runs():
+    panel = widget(all_reduce_lab)
+    for box in (panel.algorithm, panel.ranks, panel.payload, panel.network):
+        assert None not in [value for _, value in box.options]  # which a Dropdown takes for no choice at all
+    panel.payload.value, panel.network.value = KiB, len(all_reduce_lab.networks) - 1
+    assert panel.network.label == "this machine, as fast as it goes"
+    assert finished(panel).lines[0][-2:] == ("not modeled", "–")
 
 
 def test_a_rank_can_be_killed_in_the_middle_and_the_next_run_works():

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
+from dtlib.simulators.checker import check
 from dtlib.simulators.collectives import ALGORITHMS, make
 from dtlib.simulators.measure import Measurement, measurements
 from dtlib.simulators.network import Network
@@ -79,14 +80,25 @@ class Lab:
 
     def schedule(self, algorithm: str, ranks: int) -> Schedule:
         """The schedule of this name, or the reader's own."""
-        if algorithm == OWN and self.own:
-            steps = self.own(ranks)
-            if isinstance(steps, Iterator):
-                steps = list(itertools.islice(steps, MOST_STEPS + 1))
-                if len(steps) > MOST_STEPS:
-                    raise ValueError(f"own must end within {MOST_STEPS:,} steps: does every loop come to its end?")
-            return Schedule(self.own.__name__, "all_reduce", ranks=ranks, chunks=ranks, steps=steps)
-        return make("all_reduce", algorithm, ranks)
+        return self._own(ranks) if algorithm == OWN and self.own else make("all_reduce", algorithm, ranks)
+
+    def _own(self, ranks: int) -> Schedule:
+        """What the reader's function makes; a ValueError says how it is no all-reduce yet."""
+        name, steps = self.own.__name__, self.own(ranks)
+        if isinstance(steps, Iterator):
+            steps = list(itertools.islice(steps, MOST_STEPS + 1))
+            if len(steps) > MOST_STEPS:
+                raise ValueError(f"{name} must end within {MOST_STEPS:,} steps: does every loop come to its end?")
+        if steps is ... or (isinstance(steps, list) and steps == [...]):
+            raise ValueError(f"{name} is not written yet: write it in its exercise, or choose another algorithm")
+        try:
+            schedule = Schedule(name, "all_reduce", ranks=ranks, chunks=ranks, steps=steps)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} makes no schedule yet: {error}") from error
+        report = check(schedule)
+        if not report.ok:
+            raise ValueError(f"{name} is no all-reduce yet: {report}")
+        return schedule
 
     def record(self) -> list[Measurement]:
         """Run what is recorded; on each line the median of three."""

@@ -26,14 +26,15 @@ class LabPanel(widgets.VBox):
 
     def __init__(self, lab: Lab) -> None:
         def choose(label: str, options: list[tuple[str, object]], value: object) -> widgets.Dropdown:
-            return widgets.Dropdown(options=options, value=value, description=label, style={"description_width": "5.5em"})
+            return widgets.Dropdown(options=options, value=value, description=label, style={"description_width": "5.5em"},
+                                    layout={"width": "min(100%, 28em)"})
 
         self.lab, self.lines, self.cluster = lab, [], None
         self.running: threading.Thread | None = None
         self.algorithm = choose("Algorithm", [(name, name) for name in lab.algorithms], lab.algorithms[0])
         self.ranks = choose("Ranks", [(str(ranks), ranks) for ranks in lab.ranks], lab.start[1])
         self.payload = choose("Payload", [(binary(size), size) for size in lab.payloads_bytes], lab.start[2])
-        self.network = choose("Network", [(description(network), network) for network in lab.networks], lab.networks[0])
+        self.network = choose("Network", [(description(network), number) for number, network in enumerate(lab.networks)], 0)
         self.start = widgets.Button(description="Run", button_style="primary", icon="play")
         self.kill = widgets.Button(description="Kill a rank", icon="bolt", disabled=True)
         self.progress = widgets.IntProgress(max=ROUNDS, description="Rounds", style={"description_width": "5.5em"})
@@ -69,7 +70,8 @@ class LabPanel(widgets.VBox):
             self._say(f"The schedule was not made within {MAKING_S:g} s. Does every loop of your function come to its end?")
             return
         if made.error is not None:
-            self._say(f"{type(made.error).__name__}: {made.error}")
+            kind = "" if isinstance(made.error, ValueError) else f"{type(made.error).__name__}: "
+            self._say(f"{kind}{made.error}.")
             return
         try:
             cluster = Cluster(made.value.ranks)
@@ -81,7 +83,8 @@ class LabPanel(widgets.VBox):
         with cluster:
             self.cluster, self.kill.disabled = cluster, False
             self._say(f"Started {cluster.ranks} processes.")
-            for measured in measurements(cluster, self.payload.value, made.value, network=self.network.value, rounds=ROUNDS):
+            network = self.lab.networks[self.network.value]  # by number: None is no choice to a Dropdown
+            for measured in measurements(cluster, self.payload.value, made.value, network=network, rounds=ROUNDS):
                 done.append(measured)
                 self.progress.value = len(done)
         self._add(done[-1])

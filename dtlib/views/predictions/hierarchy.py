@@ -51,10 +51,10 @@ slowdown = Prediction(
 
 tensor_traffic = Prediction(
     name="tensor-traffic",
-    question="Llama 3 405B on TP=8, PP=16, DP=128: a GPU sends 12.6 GB a step for its gradients. It holds a sixteenth of the "
-             f"{_SHAPE.layers} layers. Its replica sees {count_text(int(_ON_A_STAGE[1]))} tokens a step, and a token is "
-             f"{count_text(_SHAPE.hidden)} values of 2 bytes between layers. How many GB does the GPU send for the all-reduces "
-             "of tensor parallelism, four per layer?",
+    question="Llama 3 405B on TP=8, PP=16, DP=128: a GPU sends 12.6 GB a step for its gradients. It holds a sixteenth of "
+             f"the {_SHAPE.layers} layers. Its replica sees {count_text(int(_ON_A_STAGE[1]))} tokens a step, and a token is "
+             f"{count_text(_SHAPE.hidden)} values of 2 bytes between layers. How many GB does the GPU send for the "
+             "all-reduces of tensor parallelism, four per layer?",
     unit="GB", answer=tensor_bytes(*_ON_A_STAGE, int(_LLAMA["tp"].value)) / GB,
     because="126/16 layers x 4 all-reduces x 7/4 x 131,072 tokens x 16,384 values x 2 bytes. Nineteen times its gradients.",
     slips=((tensor_payload_bytes(*_ON_A_STAGE) / GB, "That is the payload. In an all-reduce of eight, a rank sends 7/4 of it."),
