@@ -88,7 +88,9 @@ def vega_spec(chart: Any, height: int) -> dict[str, Any]:
     spec.pop("datasets", None)
     spec["autosize"] = {"type": "fit", "contains": "padding"}
     spec["config"] = VEGA_CONFIG
-    return vl_convert.vegalite_to_vega(spec)
+    vega = vl_convert.vegalite_to_vega(spec)
+    vega.setdefault("signals", []).append({"name": "narrow", "value": False})  # the front end knows; legends ask
+    return vega
 
 
 @cache

@@ -284,7 +284,7 @@ def _where_traffic_lands(tp: int, pp: int, island: int) -> Shown:
 
 
 def _traffic_chart() -> Any:
-    x = alt.X("time_s:Q", title="Time a step, if nothing overlaps",
+    x = alt.X("time_s:Q", title="Time, if nothing overlaps",
               scale=alt.Scale(type="log", domain=list(AXIS_S), nice=False),
               axis=alt.Axis(values=[1e-4, 1e-2, 1, 100], labelExpr=SECONDS))
     y = alt.Y("kind:N", title=None, sort=list(KINDS), scale=alt.Scale(domain=list(KINDS)),

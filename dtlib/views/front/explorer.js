@@ -94,6 +94,8 @@ function rowsOf(table) {
   return names.length ? table[names[0]].map((_, row) => Object.fromEntries(names.map((name) => [name, table[name][row]]))) : [];
 }
 
+const NARROW = 300; // px: a legend in two columns would be cut
+
 function chart(spec) {
   const holder = element("div", { class: "dt-chart", role: "img" });
   const view = new Vega.View(Vega.parse(spec), { renderer: "svg", container: holder });
@@ -101,7 +103,7 @@ function chart(spec) {
   // A chart that is drawn before it is attached has width 0, so the first drawing waits for a size.
   const resize = () => {
     const now = Math.floor(holder.clientWidth);
-    if (now && now !== width) view.width((width = now)).run();
+    if (now && now !== width) view.signal("narrow", now < NARROW).width((width = now)).run();
     holder.setAttribute("role", "img");
   };
   new ResizeObserver(resize).observe(holder);
