@@ -224,7 +224,7 @@ def _summable(array: Any) -> np.ndarray:
     array = np.asarray(array)
     if array.dtype.kind == "b":
         return array.astype(np.int64)  # as numpy.sum has it; np.add of booleans says only whether there is any
-    if array.dtype.kind not in "iufc":
+    if array.dtype.kind not in "iufcm":
         raise TypeError(f"array has dtype {array.dtype}, which does not add up; "
-                        "use an integer, floating or complex dtype")
+                        "use an integer, floating, complex or timedelta dtype")
     return array

@@ -184,11 +184,12 @@ def _share(comm: Comm, call: str, array: np.ndarray) -> tuple[list[np.ndarray], 
 def _fold(parts: Sequence[np.ndarray], out: np.ndarray, dtype: np.dtype, op: str, in_place: bool = False) -> None:
     """Add up ``parts`` from the first to the last in ``dtype``, into ``out``, which is one of them if ``in_place``."""
     dtype = dtype.newbyteorder("=")
+    in_dtype = None if dtype.kind == "m" else dtype  # numpy chooses units of time by itself
     total, *others = parts
     scratch = np.empty(out.shape, dtype) if (in_place and len(others) > 1) or dtype != out.dtype else out
     for number, part in enumerate(others, 1):
         to_out = number == len(others) and dtype == out.dtype
-        total = np.add(total, part, out=out if to_out else scratch, dtype=dtype)
+        total = np.add(total, part, out=out if to_out else scratch, dtype=in_dtype)
     if op == "mean":
         np.divide(total, len(parts), out=out, casting="same_kind")
     elif total is not out:
