@@ -83,7 +83,7 @@ WRONG = {
     all_reduces_inside_twice: "counted twice",
     swapped: "which number is the groups",
     all_reduce_then_gather: "inside its node: more than is needed",
-    flat: "only a share has to leave",
+    flat: "Only a share has to leave",
     nothing: "no steps",
     only_across: "Sum inside before you sum across",
     one_step_a_piece: "with yield from",

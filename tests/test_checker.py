@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtlib.formulas import collectives as formulas
-from dtlib.simulators import execute
+from dtlib.simulators import execute as interpreter
 from dtlib.simulators.checker import Fault, bytes_by_tier, bytes_received, bytes_sent, check
 from dtlib.simulators.collectives import ALGORITHMS, make
-from dtlib.simulators.execute import contributions, run
+from dtlib.simulators.execute import contributions, execute
 from dtlib.simulators.network import Network
 from dtlib.simulators.schedule import Schedule, Transfer
 
@@ -74,7 +74,7 @@ def test_a_swapped_chunk_is_caught_by_the_checker_and_by_the_arrays(ranks, data)
     wrong = broken(ring, number, swap)
     assert not check(wrong).ok
     arrays = [10**rank * np.ones(ranks, dtype=np.int64) for rank in range(ranks)]  # a digit counts each rank
-    assert any((result != sum(arrays)).any() for result in run(wrong, arrays).results)
+    assert any((result != sum(arrays)).any() for result in execute(wrong, arrays).results)
 
 
 def test_the_report_names_rank_chunk_and_contributors():
@@ -116,7 +116,7 @@ def test_counts_do_not_wrap_around_inside_a_step():
     lambda held, sent: held + np.minimum(sent, 2**30),  # at most 2^30 is sent, and four of them are 2^32
 ])
 def test_a_checker_that_lets_counts_wrap_around_is_caught(monkeypatch, fault):
-    monkeypatch.setattr(execute, "saturating", fault)
+    monkeypatch.setattr(interpreter, "saturating", fault)
     with pytest.raises(AssertionError):
         test_counts_do_not_wrap_around_inside_a_step()
 
@@ -138,7 +138,7 @@ def test_bytes_are_exact_and_nothing_is_lost(ranks, payload):
     for algorithm in ALGORITHMS["all_reduce"]:
         schedule = make("all_reduce", algorithm, ranks)
         sent, received = bytes_sent(schedule, payload), bytes_received(schedule, payload)
-        events = run(schedule, [np.zeros(payload, np.int8)] * ranks).events
+        events = execute(schedule, [np.zeros(payload, np.int8)] * ranks).events
         assert sent.sum() == received.sum() == sum(event.bytes for event in events)
         assert sent.tolist() == [sum(event.bytes for event in events if event.source == rank)
                                  for rank in range(ranks)]
@@ -184,7 +184,7 @@ def test_bytes_that_would_not_fit_in_64_bits_are_refused():
 @pytest.mark.parametrize("bad", [None, 5, "ring", Schedule])
 def test_what_is_no_schedule_or_network_is_named(bad):
     ring = make("all_reduce", "ring", 4)
-    for call in (check, lambda bad: bytes_sent(bad, 8), lambda bad: bytes_received(bad, 8), lambda bad: run(bad, []),
+    for call in (check, lambda bad: bytes_sent(bad, 8), lambda bad: bytes_received(bad, 8), lambda bad: execute(bad, []),
                  lambda bad: bytes_by_tier(bad, Network.flat(1, 0), 8), lambda bad: list(contributions(bad))):
         with pytest.raises(TypeError, match="^schedule must be a Schedule, such as make"):
             call(bad)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtlib.simulators.collectives import ALGORITHMS, make, two_trees
-from dtlib.simulators.execute import run
+from dtlib.simulators.execute import execute
 
 EVERY = [(collective, algorithm) for collective in ALGORITHMS for algorithm in ALGORITHMS[collective]]
 ALL_REDUCES = list(ALGORITHMS["all_reduce"])
@@ -32,7 +32,7 @@ def test_right_for_every_size_up_to_40(collective, algorithm, ranks):
     random = np.random.default_rng(ranks)
     for size in range(41):
         arrays = list(random.integers(-999, 999, (ranks, size)))
-        for result, wanted in zip(run(schedule, arrays).results, expected(collective, arrays), strict=True):
+        for result, wanted in zip(execute(schedule, arrays).results, expected(collective, arrays), strict=True):
             np.testing.assert_array_equal(result, wanted)
 
 
@@ -44,7 +44,7 @@ def test_any_number_of_pieces_and_any_root(ranks, pieces, root, size):
     for schedule in (make("all_reduce", "double_tree", ranks, pieces=pieces),
                      make("broadcast", "chain", ranks, pieces=pieces, root=root),
                      make("broadcast", "tree", ranks, root=root)):
-        for result, wanted in zip(run(schedule, arrays).results, expected(schedule.collective, arrays, root),
+        for result, wanted in zip(execute(schedule, arrays).results, expected(schedule.collective, arrays, root),
                                   strict=True):
             np.testing.assert_array_equal(result, wanted)
 
@@ -54,7 +54,7 @@ def test_any_number_of_pieces_and_any_root(ranks, pieces, root, size):
 def test_floats_are_bitwise_equal_on_all_ranks(algorithm, ranks):
     random = np.random.default_rng(1)
     arrays = [random.standard_normal(37) * 10.0 ** random.integers(-9, 9, 37) for _ in range(ranks)]
-    results = run(make("all_reduce", algorithm, ranks), arrays).results
+    results = execute(make("all_reduce", algorithm, ranks), arrays).results
     assert len({result.tobytes() for result in results}) == 1
     np.testing.assert_allclose(results[0], np.sum(arrays, axis=0), rtol=1e-6, atol=1e-6)
 
@@ -63,7 +63,7 @@ def test_floats_are_bitwise_equal_on_all_ranks(algorithm, ranks):
 @pytest.mark.parametrize("algorithm", ALL_REDUCES)
 def test_dtype_and_shape_stay(algorithm, dtype):
     arrays = [np.full((2, 3), rank + 1, dtype) for rank in range(5)]
-    for result in run(make("all_reduce", algorithm, 5), arrays).results:
+    for result in execute(make("all_reduce", algorithm, 5), arrays).results:
         assert (result.shape, result.dtype) == ((2, 3), dtype)
         np.testing.assert_array_equal(result, 15)
 
@@ -74,7 +74,7 @@ def test_inputs_stay_and_need_not_be_contiguous(algorithm):
     arrays = [whole[::2, ::-2].T, whole[1::2, 1::2].T, whole[:3, :4].T]
     assert not any(array.flags.c_contiguous for array in arrays)
     before = whole.copy()
-    results = run(make("all_reduce", algorithm, 3), arrays).results
+    results = execute(make("all_reduce", algorithm, 3), arrays).results
     for result in results:
         np.testing.assert_array_equal(result, arrays[0] + arrays[1] + arrays[2])
         result += 1
@@ -83,12 +83,12 @@ def test_inputs_stay_and_need_not_be_contiguous(algorithm):
 
 def test_a_single_rank_gets_a_copy():
     array = np.arange(3)
-    result, = run(make("all_reduce", "ring", 1), [array]).results
+    result, = execute(make("all_reduce", "ring", 1), [array]).results
     assert result.tolist() == [0, 1, 2] and not np.shares_memory(result, array)
 
 
 def test_zero_dimensional_arrays_and_plain_numbers():
-    assert [float(result) for result in run(make("all_reduce", "tree", 3), [1.0, 2.0, 3.5]).results] == [6.5] * 3
+    assert [float(result) for result in execute(make("all_reduce", "tree", 3), [1.0, 2.0, 3.5]).results] == [6.5] * 3
 
 
 @pytest.mark.parametrize("arrays, error, says", [
@@ -103,11 +103,11 @@ def test_zero_dimensional_arrays_and_plain_numbers():
 ])
 def test_arrays_that_do_not_match(arrays, error, says):
     with pytest.raises(error, match=says):
-        run(make("all_reduce", "ring", 4), arrays)
+        execute(make("all_reduce", "ring", 4), arrays)
 
 
 def test_the_event_log_of_a_ring():
-    log = run(make("all_reduce", "ring", 4), [np.arange(5, dtype="f4")] * 4)
+    log = execute(make("all_reduce", "ring", 4), [np.arange(5, dtype="f4")] * 4)
     assert len(log.events) == 6 * 4
     assert log.events[0] == (0, 0, 1, 3, True, 4)  # rank 0 starts with chunk 3, of one element
     assert [event.bytes for event in log.events if event.chunk == 0] == [8] * 6  # 5 elements: 2 + 1 + 1 + 1
@@ -119,7 +119,7 @@ def test_the_event_log_of_a_ring():
 
 
 def test_the_event_log_of_an_all_gather_shows_what_is_not_held():
-    holdings = run(make("all_gather", "ring", 3), [np.arange(2)] * 3).holdings
+    holdings = execute(make("all_gather", "ring", 3), [np.arange(2)] * 3).holdings
     np.testing.assert_array_equal(holdings[0], np.eye(3))
     assert holdings.sum(axis=(1, 2)).tolist() == [3, 6, 9]
 

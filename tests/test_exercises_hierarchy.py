@@ -67,6 +67,9 @@ def test_counting():
     mistakes = hierarchy.check_across.check.mistakes
     for wrong, hint in mistakes:
         assert hint in hierarchy.check_across(wrong).message
+    nodes_but_the_first = hierarchy.check_across(lambda events, group: solutions.busiest_across(
+        [event for event in events if (event[0] < group) != (event[1] < group)], group))
+    assert not nodes_but_the_first.passed
     counts = [wrong(hierarchy.LOG, 4) for wrong, _ in mistakes] + [solutions.busiest_across(hierarchy.LOG, 4)]
     assert len(set(counts)) == len(counts)
 

@@ -16,7 +16,7 @@ from dtlib.formulas import collectives as closed
 from dtlib.formulas.regimes import balance_bytes
 from dtlib.simulators import checker, clock
 from dtlib.simulators.collectives import make
-from dtlib.simulators.execute import run
+from dtlib.simulators.execute import execute
 from dtlib.simulators.network import Network
 from dtlib.units import GB, GiB
 from dtlib.views import encode, plots
@@ -49,7 +49,7 @@ def test_ledger_L06_and_L07_formula_schedule_clock_and_explorer_agree(ranks):
     assert clock.time_s(schedule, Network.flat(50e9, 5e-6), payload) == pytest.approx(
         2 * (ranks - 1) * 5e-6 + float(share) * payload / 50e9, rel=1e-12)
 
-    events = run(schedule, [np.ones(ranks)] * ranks).events
+    events = execute(schedule, [np.ones(ranks)] * ranks).events
     assert sum(event.bytes for event in events if event.source == 1) == share * 8 * ranks
 
     last = views.ring.shown(ranks=ranks, step=2 * (ranks - 1)).readouts

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
+from dtlib.formulas.traffic import KINDS, traffic
 from dtlib.simulators.clock import time_s
 from dtlib.simulators.collectives import make
 from dtlib.simulators.network import Network, Tier
@@ -124,6 +126,41 @@ def test_traffic_by_walking_through_the_ranks():
         assert (bill["tensor"].across > 0) == (len({rank // island for rank in range(tp)}) > 1)
         replicas = {rank // island for rank in range(0, 16384, tp * pp)}
         assert bill["data"].across > 0 and len(replicas) > 1
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(KINDS)))
+@pytest.mark.parametrize(("tp", "pp", "dp", "island"), [(4, 2, 8, 8), (2, 4, 4, 8), (8, 4, 2, 4), (1, 8, 4, 4), (2, 2, 2, 8)])
+def test_traffic_in_any_order_by_walking_through_the_ranks(order, tp, pp, dp, island):
+    degrees, apart, stride = {"tensor": tp, "pipeline": pp, "data": dp}, {}, 1
+    for kind in order:
+        apart[kind], stride = stride, stride * degrees[kind]
+    bill = traffic(8e9, 4, 64, 2**10, tp=tp, pp=pp, dp=dp, island=island, order=order)
+
+    def group(rank, kind):
+        first = rank - rank // apart[kind] % degrees[kind] * apart[kind]
+        return [first + place * apart[kind] for place in range(degrees[kind])]
+
+    def neighbors(rank):
+        stages, stage = group(rank, "pipeline"), rank // apart["pipeline"] % pp
+        return [stages[other] for other in (stage - 1, stage + 1) if 0 <= other < pp]
+
+    hop = 2**10 / dp * 64 * 2 / tp
+    busiest = max(sum(other // island != rank // island for other in neighbors(rank)) for rank in range(stride))
+    assert bill["pipeline"].across == pytest.approx(busiest * hop)
+    payloads = {"tensor": 4 * (4 / pp) * (2**10 / dp) * 64 * 2, "data": 2 * 8e9 / (tp * pp)}
+    for kind, payload in payloads.items():
+        near = sum(other // island == 0 for other in group(0, kind))
+        nodes = degrees[kind] // near
+        assert bill[kind].inside == pytest.approx(2 * (near - 1) / near * payload)
+        assert bill[kind].across == pytest.approx(2 * (nodes - 1) / nodes * payload / near)
+
+
+def test_whatever_else_is_innermost_drives_tensor_parallelism_out():
+    for innermost, across in (("tensor", 0), ("pipeline", 236.8), ("data", 236.8)):
+        shown = views.where_traffic_lands.shown(tp=8, pp=16, island=8, innermost=innermost)
+        assert sum(row["sent_GB"] for row in shown.tables["traffic"]
+                   if (row["kind"], row["tier"]) == ("tensor", "across")) == pytest.approx(across, abs=0.05)
+        assert (f"beside {innermost}" in shown.says) == (innermost != "tensor")
 
 
 # --- Predictions --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from dtlib.simulators import collectives
 from dtlib.simulators.checker import bytes_by_tier, bytes_sent, check
 from dtlib.simulators.clock import LATENCIES, time_s
 from dtlib.simulators.collectives import make
-from dtlib.simulators.execute import run
+from dtlib.simulators.execute import execute
 from dtlib.simulators.network import Network, Tier
 from dtlib.simulators.schedule import Schedule
 from dtlib.units import GB, GiB, KiB, MiB, bytes_per_s
@@ -41,7 +41,7 @@ def test_right_for_every_shape_and_size(nodes, width):
     random = np.random.default_rng(ranks)
     for size in range(41):
         arrays = list(random.integers(-999, 999, (ranks, size)))
-        for result in run(schedule, arrays).results:
+        for result in execute(schedule, arrays).results:
             np.testing.assert_array_equal(result, np.sum(arrays, axis=0))
 
 
@@ -89,7 +89,7 @@ def test_bytes_by_tier_equal_the_closed_forms(nodes, width):
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 300))
 def test_no_byte_is_lost_between_the_tiers(nodes, width, payload):
     schedule = make("all_reduce", "hierarchical", nodes * width, group=width)
-    events = run(schedule, [np.zeros(payload, np.int8)] * schedule.ranks).events
+    events = execute(schedule, [np.zeros(payload, np.int8)] * schedule.ranks).events
     counted = bytes_by_tier(schedule, described(TwoTiers(1, 0, 1, 0), width), payload)
     for name, leaves in (("inside", False), ("across", True)):
         assert counted[name].tolist() == [
@@ -157,7 +157,9 @@ def test_overlapped_phases_take_as_long_as_the_slower_one():
         both = hierarchical_cost(np.array([1e6, 8e9]), 16, 8, TwoTiers(450e9, 0, outer_Bps, 0))
         alone_s = hierarchical_cost(np.array([1e6, 8e9]), 8, 8, TwoTiers(450e9, 0, outer_Bps, 0)).total_s
         assert both.overlapped_s / alone_s == pytest.approx([ratio] * 2)
-    assert type(hierarchical_cost(1e6, 16, 8, TwoTiers(450e9, 0, 50e9, 0)).overlapped_s) is float
+    both = hierarchical_cost(32 * KiB, 16, 8, TwoTiers(450e9, 1e-6, 25e9, 5e-6))
+    assert both.overlapped_s == pytest.approx(14e-6 + 2 * 5e-6 + 32 * KiB / 8 / 25e9)  # no latency hides another
+    assert type(both.overlapped_s) is float
 
 
 @pytest.mark.parametrize(("nodes", "width"), [shape for shape in SHAPES if shape[0] > 1 and shape[1] > 1])
@@ -304,7 +306,7 @@ def test_lifted_pieces_are_schedules_of_their_own():
     """Inside alone, a reduce-scatter leaves the sum of a node with the rank of each place."""
     steps = list(collectives.inside(collectives.ring_reduce_scatter(4), groups=2, group=4))
     half = Schedule("half", "all_reduce", 8, 8, steps)
-    held = run(half, [np.full(8, 10**rank) for rank in range(8)]).results
+    held = execute(half, [np.full(8, 10**rank) for rank in range(8)]).results
     assert held[0][:2].tolist() == [1111, 1111] and held[5][2:4].tolist() == [11110000, 11110000]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import itertools
 import os
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dtlib.simulators import measure
@@ -78,6 +80,7 @@ def test_the_readers_own_ring_runs_and_is_measured():
 @pytest.mark.parametrize("own, why", [
     (lambda ranks: (yield ...), "is not written yet: write it in its exercise, or choose another algorithm"),
     (lambda ranks: ..., "is not written yet"), (lambda ranks: (yield 3), "makes no schedule yet"),
+    (lambda ranks: [np.array([1, 2])], "makes no schedule yet"), (lambda ranks: [[]] * 30_000, "within 10,000 steps"),
     (lambda ranks: None, "must be a list of steps"), (lambda ranks: list(ring(ranks))[1:], "is no all-reduce yet"),
     (lambda ranks: 1 / 0, "ZeroDivisionError"),
     (lambda ranks: os.stat("/no/such/file"), "FileNotFoundError"), (lambda ranks: exit(), "SystemExit"),
@@ -89,6 +92,10 @@ def test_a_schedule_that_is_wrong_is_said_to_be_and_the_panel_goes_on(own, why):
     assert why in html.unescape(panel.says.value) and panel.lines == []
     panel.algorithm.value = "naive"
     assert finished(panel).lines[0][0] == "naive"
+
+
+def test_anything_that_can_be_called_is_a_function():
+    assert finished(widget(all_reduce_lab(functools.partial(ring)))).lines[0][0] == "your own"
 
 
 def test_every_choice_of_the_panel_is_shown_and_runs():

@@ -5,8 +5,8 @@ import pytest
 
 from dtlib.facts.sweeps import sweep
 from dtlib.simulators.collectives import make
-from dtlib.simulators.execute import run
-from dtlib.simulators.ranks import run as run_on_ranks
+from dtlib.simulators.execute import execute
+from dtlib.simulators.ranks import run
 from dtlib.views.plots import measured_exit, space_time
 
 
@@ -16,8 +16,8 @@ def arrows(picture):
 
 
 def test_a_simulated_and_a_real_ring_are_drawn_alike():
-    simulated = run(make("all_reduce", "ring", 3), [np.arange(6) for _ in range(3)])
-    real = run_on_ranks(lambda comm: comm.all_reduce(list(range(6)), algorithm="ring"), ranks=3)
+    simulated = execute(make("all_reduce", "ring", 3), [np.arange(6) for _ in range(3)])
+    real = run(lambda comm: comm.all_reduce(list(range(6)), algorithm="ring"), ranks=3)
     drawn, felt = space_time(simulated.events), space_time(real.trace)
     assert sorted(arrows(drawn)) == sorted(arrows(felt)) == sorted(4 * [(0, 1), (1, 2), (2, 0)])
     assert "12 transfers among 3 ranks in 4 steps: 6 add what they bring (solid), 6 replace" in drawn.says

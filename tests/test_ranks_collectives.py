@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dtlib.simulators import execute
 from dtlib.simulators.collectives import ALGORITHMS, make
+from dtlib.simulators.execute import execute
 from dtlib.simulators.ranks import Cluster, RankError
 from dtlib.simulators.ranks.meeting import SMALL_BYTES
 from dtlib.simulators.schedule import Schedule, Transfer
@@ -74,7 +74,7 @@ def identical(one: np.ndarray, other: np.ndarray) -> bool:
 @pytest.mark.parametrize("size", [0, 1, 3, 10, LARGE])
 def test_schedules_on_real_ranks_do_what_they_do_here(cluster, collective, name, size):
     ranks = cluster.ranks
-    run = execute.run(make(collective, name, ranks), inputs(ranks, size, "float32"))
+    run = execute(make(collective, name, ranks), inputs(ranks, size, "float32"))
     outcomes = cluster.run(call, (collective, size, "float32", [name]))
     for rank, [(result, sent)] in enumerate(outcomes):
         assert identical(result, run.results[rank])
@@ -276,7 +276,7 @@ def test_a_wrong_count_of_bytes_is_caught(four, monkeypatch):
         comm.wires.send = lambda destination, size, *rest, **more: count(destination, size + 1, *rest, **more)
         return comm.all_reduce(np.ones(8), algorithm="ring")
 
-    run = execute.run(make("all_reduce", "ring", 4), [np.ones(8)] * 4)
+    run = execute(make("all_reduce", "ring", 4), [np.ones(8)] * 4)
     wanted = sum(event.bytes for event in run.events if event.source == 0)
     assert four.run(program).sent_bytes[0].sum() != wanted
 

@@ -20,8 +20,8 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from dtlib.simulators import execute
 from dtlib.simulators.collectives import ALGORITHMS, make
+from dtlib.simulators.execute import execute
 from dtlib.simulators.network import Network, Tier
 from dtlib.simulators.ranks import RankError, mpi, run
 
@@ -63,7 +63,7 @@ def test_schedules_give_the_same_bits_and_bytes_on_every_engine(engine, ranks):
     assert (there.sent_bytes == there.received_bytes.T).all()
     assert sorted(there.events) == sorted(here.events)
     for collective, name in NAMES:
-        log = execute.run(make(collective, name, ranks), [numbers(rank, SIZES[-1]) for rank in range(ranks)])
+        log = execute(make(collective, name, ranks), [numbers(rank, SIZES[-1]) for rank in range(ranks)])
         for rank in range(ranks):
             counted = there[rank][collective, name, SIZES[-1]][2]
             assert sum(counted) == sum(event.bytes for event in log.events if event.source == rank)
@@ -108,7 +108,7 @@ def test_the_librarys_own_collectives_equal_ours(engine):
     assert len({array.tobytes() for array in floats[3:]}) == 1
     assert [results for results, _ in there] == [results for results, _ in here]
     # What the library moves is not known; what is counted is the schedule that adds up big-endian numbers for it.
-    ring = execute.run(make("all_reduce", "ring", 3), [np.arange(5, dtype=">i4")] * 3)
+    ring = execute(make("all_reduce", "ring", 3), [np.arange(5, dtype=">i4")] * 3)
     assert sum(sent for _, sent in there) == sum(event.bytes for event in ring.events)
 
 

@@ -304,6 +304,108 @@ def test_a_run_from_within_a_run_is_refused_and_the_outer_one_goes_on():
     assert heard == ["this Cluster is in the middle of a run: one that a signal handler starts needs its own"]
 
 
+@contextlib.contextmanager
+def interrupted_after(delay_s: float):
+    """An alarm that interrupts whatever the main thread does by then."""
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, delay_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_close_that_is_interrupted_can_be_repeated():
+    interrupted = 0
+    for attempt in range(20):
+        cluster = Cluster(2)
+        cluster.run(lambda comm: comm.rank)
+        try:
+            with interrupted_after(0.0003 + 0.0002 * attempt):
+                cluster.close()
+                time.sleep(0.02)
+        except KeyboardInterrupt:
+            interrupted += 1
+        cluster.close()
+    assert interrupted > 10
+
+
+def test_a_start_that_is_interrupted_leaves_nothing(interruptible):
+    for attempt in range(30):
+        timer = threading.Timer(0.0005 + 0.0007 * attempt, signal.raise_signal, [signal.SIGINT])
+        with pytest.raises(KeyboardInterrupt):
+            timer.start()
+            try:
+                Cluster(4).close()
+                time.sleep(0.1)
+            finally:
+                timer.join()
+
+
+@pytest.mark.parametrize("by", ["another thread", "a handler"])
+def test_a_cluster_closed_in_the_middle_of_a_run_says_so(by):
+    cluster = Cluster(3)
+    close = cluster.close
+    before = signal.signal(signal.SIGUSR2, lambda *_: close())
+    timer = threading.Timer(0.2, close if by == "another thread" else lambda: os.kill(os.getpid(), signal.SIGUSR2))
+    try:
+        timer.start()
+        with pytest.raises(RuntimeError, match="this Cluster was closed in the middle of a run"):
+            cluster.run(lambda comm: time.sleep(20))
+        timer.join()
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    with pytest.raises(RuntimeError, match="this Cluster is closed"):
+        cluster.run(lambda comm: comm.rank)
+
+
+def test_runs_of_other_sizes_within_a_run_do_not_end_it():
+    results = []
+    before = signal.signal(signal.SIGUSR2, lambda *_: results.extend(list(run(lambda comm: comm.size, n)) for n in (1, 2, 3, 5)))
+    try:
+        timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGUSR2])
+        timer.start()
+        assert list(run(lambda comm: time.sleep(1.5) or comm.rank, 4)) == [0, 1, 2, 3]
+        timer.join()
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert results == [[n] * n for n in (1, 2, 3, 5)]
+
+
+def test_calls_on_different_communicators_do_not_match():
+    def program(comm):
+        twin, array = comm.split(0), np.full(1, comm.rank + 1.0)
+        for _ in range(2):
+            twin.all_reduce(array)
+            comm.all_reduce(array)
+        first, second = (comm, twin) if comm.rank == 0 else (twin, comm)
+        return first.all_reduce(array), second.all_reduce(array)
+
+    with pytest.raises(RankError, match="called something on another communicator"):
+        run(program, 2)
+
+
+def test_a_communicator_ends_with_its_run():
+    def keeps(comm):
+        import builtins
+        builtins.kept = comm.split(comm.rank % 2)
+
+    def uses(comm, how):
+        import builtins
+        array = comm.empty(50_000)
+        array[...] = 5
+        with contextlib.suppress(RuntimeError):
+            getattr(builtins.kept, how)(*{"all_reduce": (np.ones(10),), "send": (1, 0), "recv": (0,), "barrier": ()}[how])
+            return "went on"
+        return set(array.tolist())
+
+    with Cluster(4) as cluster:
+        cluster.run(keeps)
+        for how in ("all_reduce", "send", "recv"):
+            assert list(cluster.run(uses, (how,))) == [{5.0}] * 4
+
+
 def test_ranks_do_not_outlive_a_caller_that_is_killed():
     program = textwrap.dedent("""
         import os, time

@@ -28,6 +28,13 @@ def test_transfers_beyond_the_limit_are_counted_and_not_kept(monkeypatch):
     assert len(log._entries) == 2  # a program that runs for days does not fill the memory
 
 
+def test_what_does_not_count_is_not_kept():
+    log = Trace(0, began_s=0.0)
+    for call in range(100):
+        log.note(call, 0, [0], [0], True, [8], 0.0, 1.0)
+    assert log.records() == [] == log._entries and log.transfers == 0
+
+
 def test_a_long_run_is_traced_to_the_limit():
     calls = trace.LIMIT // 3 + 1000
 

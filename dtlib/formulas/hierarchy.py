@@ -55,8 +55,12 @@ class TwoTierCost:
 
     @property
     def overlapped_s(self) -> Numbers:
-        """The best that pipelining can do, one piece inside while another is across: max(inside, across)."""
-        return plain(np.maximum(self.inside.total_s, self.across.total_s))
+        """The best that pipelining can do, one piece inside while another is across: the bytes of the slower phase.
+
+        Every byte still goes through all phases, so the latencies add up: alpha_in + alpha_out + max(bytes).
+        """
+        return plain(self.inside.latency_s + self.across.latency_s
+                     + np.maximum(self.inside.transfer_s, self.across.transfer_s))
 
 
 @dataclass(frozen=True)

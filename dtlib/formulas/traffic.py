@@ -6,17 +6,20 @@ payload among d ranks. Whether the traffic hides behind computing is not asked h
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any, NamedTuple
 
-from dtlib.arguments import broadcasting, count, divisible, quantity
+from dtlib.arguments import broadcasting, choice, count, divisible, quantity
 from dtlib.formulas.collectives import Numbers, bytes_sent
 from dtlib.formulas.hierarchy import sent_by_tier
 
-__all__ = ["ALL_REDUCES_PER_LAYER", "BYTES_PER_VALUE", "Traffic", "activation_bytes", "data_bytes", "gradient_bytes",
+__all__ = ["ALL_REDUCES_PER_LAYER", "BYTES_PER_VALUE", "KINDS", "Traffic", "activation_bytes", "data_bytes", "gradient_bytes",
            "pipeline_bytes", "tensor_bytes", "tensor_payload_bytes", "traffic"]
 
 ALL_REDUCES_PER_LAYER = 4  # two in the forward pass and two in the backward pass, for each micro-batch
 BYTES_PER_VALUE = 2
+KINDS = ("tensor", "pipeline", "data")  # the usual order, from the innermost to the outermost
 
 
 @broadcasting
@@ -78,12 +81,13 @@ class Traffic(NamedTuple):
 
 
 def traffic(parameters: float, layers: int, hidden: int, batch_tokens: int, *, tp: int, pp: int, dp: int,
-            island: int) -> dict[str, Traffic]:
+            island: int, order: tuple[str, ...] = KINDS) -> dict[str, Traffic]:
     """The traffic of the busiest GPU of a step on each tier, for tensor, pipeline and data parallelism.
 
-    Tensor ranks are neighbors, pipeline stages stand tp apart, replicas tp x pp; all-reduces are hierarchical. An
-    inner stage sends to both neighbors; at the edge of an island one of them is outside. Degrees and ``island`` must
-    fit into one another by whole factors, as powers of two do.
+    The ranks of the first kind in ``order`` are neighbors, those of the next stand its degree apart, and so on: by
+    default tensor ranks 1 apart, pipeline stages tp, replicas tp x pp. All-reduces are hierarchical. An inner stage
+    sends to both neighbors; at the edge of an island one of them is outside. Degrees and ``island`` must fit into one
+    another by whole factors, as powers of two do.
 
     >>> llama = traffic(405e9, 126, 16_384, 2**24, tp=8, pp=16, dp=128, island=8)
     >>> {kind: (round(sent.inside / 1e9, 1), round(sent.across / 1e9, 1)) for kind, sent in llama.items()}
@@ -92,21 +96,23 @@ def traffic(parameters: float, layers: int, hidden: int, batch_tokens: int, *, t
     tp, pp, dp, island = count("tp", tp), count("pp", pp), count("dp", dp), count("island", island)
     layers = quantity("layers", layers, zero=False, array=False)
     tokens = quantity("batch_tokens", batch_tokens, zero=False, array=False) / dp
+    order = choice("order", order, tuple(itertools.permutations(KINDS)))
+    degrees = {"tensor": tp, "pipeline": pp, "data": dp}
 
-    def near(degree: int, apart: int) -> int:
-        """How many of ``degree`` ranks, each ``apart`` from the next, are on one island."""
-        return max(1, min(degree, island // apart))
+    def near(kind: str) -> int:
+        """How many ranks of a kind are on one island."""
+        apart = math.prod(degrees[inner] for inner in order[:order.index(kind)])
+        return max(1, min(degrees[kind], island // apart))
 
-    def all_reduced(payload_bytes: float, name: str, degree: int, apart: int) -> Traffic:
-        group = near(degree, apart)
-        divisible(name, degree, "those on one island", group)
-        sent = sent_by_tier("hierarchical", payload_bytes, degree, group)
+    def all_reduced(payload_bytes: float, kind: str, name: str) -> Traffic:
+        divisible(name, degrees[kind], "those on one island", near(kind))
+        sent = sent_by_tier("hierarchical", payload_bytes, degrees[kind], near(kind))
         return Traffic(sent.inside, sent.across)
 
     hop = pipeline_bytes(tokens, hidden, tp) * min(pp - 1, 1)
-    stages = near(pp, tp)
+    stages = near("pipeline")
     outside = 0 if stages == pp else 2 if stages == 1 and pp > 2 else 1
     hops = min(pp - 1, 2)  # with two stages there is one neighbor
-    return {"tensor": all_reduced(tensor_payload_bytes(layers / pp, tokens, hidden), "tp", tp, 1),
+    return {"tensor": all_reduced(tensor_payload_bytes(layers / pp, tokens, hidden), "tensor", "tp"),
             "pipeline": Traffic((hops - outside) * hop, outside * hop),
-            "data": all_reduced(gradient_bytes(parameters, tp, pp), "dp", dp, tp * pp)}
+            "data": all_reduced(gradient_bytes(parameters, tp, pp), "data", "dp")}

@@ -17,7 +17,7 @@ import numpy as np
 from dtlib.arguments import count, instance, shown
 from dtlib.simulators.schedule import Schedule, Transfer
 
-__all__ = ["Event", "Run", "advance", "contributions", "run"]
+__all__ = ["Event", "Run", "advance", "contributions", "execute"]
 
 
 class Event(NamedTuple):
@@ -94,7 +94,7 @@ def contributions(schedule: Schedule) -> Iterator[np.ndarray]:
         yield state
 
 
-def run(schedule: Schedule, arrays: Sequence[Any]) -> Run:
+def execute(schedule: Schedule, arrays: Sequence[Any]) -> Run:
     """Run ``schedule`` on one array per rank; all have the same shape and dtype, and are not changed.
 
     The results of all_reduce and broadcast have the shape of the inputs. Those of the others are flat: chunk r of
@@ -102,7 +102,7 @@ def run(schedule: Schedule, arrays: Sequence[Any]) -> Run:
     blocks are cut by ``chunk_bounds``). Sums are in the arrays' own dtype.
 
     >>> from dtlib.simulators.collectives import make
-    >>> run(make("all_reduce", "ring", 2), [np.array([1, 2, 3]), np.array([10, 20, 30])]).results
+    >>> execute(make("all_reduce", "ring", 2), [np.array([1, 2, 3]), np.array([10, 20, 30])]).results
     [array([11, 22, 33]), array([11, 22, 33])]
     """
     instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")

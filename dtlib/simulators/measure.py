@@ -13,7 +13,7 @@ import numpy as np
 from dtlib.arguments import count
 from dtlib.simulators.checker import bytes_sent, check
 from dtlib.simulators.clock import time_s
-from dtlib.simulators.execute import run
+from dtlib.simulators.execute import execute
 from dtlib.simulators.network import Network
 from dtlib.simulators.ranks import Cluster
 from dtlib.simulators.schedule import Schedule
@@ -77,7 +77,7 @@ def in_process(schedule: Schedule, payload_bytes: int) -> Measurement:
     The result and the bytes are checked as on real ranks; the time is that of one process doing everybody's work.
     """
     start = time.perf_counter()
-    done = run(schedule, [np.full(payload_bytes, rank + 1, np.uint8) for rank in range(schedule.ranks)])
+    done = execute(schedule, [np.full(payload_bytes, rank + 1, np.uint8) for rank in range(schedule.ranks)])
     taken_s = time.perf_counter() - start
     sent = np.zeros(schedule.ranks, np.int64)
     for event in done.events:

@@ -70,8 +70,9 @@ class LabPanel(widgets.VBox):
             self._say(f"The schedule was not made within {MAKING_S:g} s. Does every loop of your function come to its end?")
             return
         if made.error is not None:
-            kind = "" if isinstance(made.error, ValueError) else f"{type(made.error).__name__}: "
-            self._say(f"{kind}{made.error}.")
+            said, kind = str(made.error), type(made.error).__name__
+            text = said if isinstance(made.error, ValueError) and said else f"{kind}: {said}" if said else kind
+            self._say(text if text.endswith((".", "?", "!")) else f"{text}.")
             return
         try:
             cluster = Cluster(made.value.ranks)

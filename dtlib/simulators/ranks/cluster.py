@@ -54,7 +54,8 @@ class Cluster:
         memory_bytes = (default_region_bytes(self.ranks) if memory_bytes is None
                         else count("memory_bytes", memory_bytes, at_least=PAGE))
         self.region_bytes = SLOTS_BYTES + -(-memory_bytes // PAGE) * PAGE
-        self._owner, self._closed, self._running, self._lock = os.getpid(), False, False, threading.RLock()
+        self._owner, self._closed, self._lock = os.getpid(), False, threading.RLock()
+        self._runner: int | None = None  # the thread that is in the middle of a run
         self._start()
 
     def run(self, program: Callable[..., Any], args: Iterable[Any] = (), *, network: Network | None = None,
@@ -75,13 +76,13 @@ class Cluster:
             raise RuntimeError("this Cluster belongs to the process that made it, and this one was forked from it")
         packed = frames.pack((program, tuple(args)))
         with self._lock:  # runs from several threads take turns
-            if self._running:  # in this same thread, which a signal or the collection of garbage has interrupted
+            if self.running:  # in this same thread, which a signal or the collection of garbage has interrupted
                 raise RuntimeError("this Cluster is in the middle of a run: one that a signal handler starts needs its own")
             try:
-                self._running = True
+                self._runner = threading.get_ident()
                 return self._run(packed, network, deadline_s)
             finally:
-                self._running = False
+                self._runner = None
 
     def _run(self, program: frames.Parts, network: Network | None, deadline_s: float | None) -> Result:
         start_s = time.perf_counter()
@@ -89,7 +90,7 @@ class Cluster:
         if self._closed:
             raise RuntimeError("this Cluster is closed")
         if not self.processes.alive:  # the last run failed, or somebody has killed a rank since
-            self._finalizer()
+            self._close()
             self._start()
         finished = False
         try:
@@ -103,6 +104,8 @@ class Cluster:
                 self._close()
         write(sys.stdout, "".join(output))
         write(sys.stderr, "".join(warnings) if error is None else "")
+        if error is not None and self._closed:
+            raise RuntimeError("this Cluster was closed in the middle of a run") from error
         if error is not None:
             raise error
         return Result(watch.reports, output, time.perf_counter() - start_s)
@@ -114,9 +117,15 @@ class Cluster:
             self.processes.workers[rank].kill()
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, and with them a run that is under way."""
         self._closed = True
-        self._finalizer()
+        if self._runner is not None:  # whose run must not lose what it is waiting on: it ends, and then closes all
+            for worker in self.processes.workers:
+                worker.kill()
+        if self._runner != threading.get_ident():
+            with self._lock:
+                self._close()
+                self._finalizer.detach()
 
     def _close(self) -> None:
         try:
@@ -130,6 +139,11 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether some thread is in the middle of a run."""
+        return self._runner is not None
 
     @property
     def mine(self) -> bool:

@@ -18,6 +18,7 @@ from dtlib.simulators.ranks.wires import Wires
 
 if TYPE_CHECKING:
     from dtlib.simulators.ranks import steps
+    from dtlib.simulators.schedule import Schedule
 
 __all__ = ["Comm"]
 
@@ -29,7 +30,8 @@ class Comm(Communicator):
 
     The fastest all-reduce sends as much as a ring does, 2 (n - 1) / n of the array per rank; with arrays of up to
     128 KiB everybody sends everybody everything, n - 1 arrays per rank. It is fastest on arrays of ``empty``, in the memory
-    that all ranks share. On a described network there is no such memory, and the fastest is a schedule.
+    that all ranks share. On a described network there is no such memory, and the fastest is the schedule that takes
+    least time by the clock; a broadcast, whose size only its root knows, is a tree there, and part of the ranks run rings.
     """
 
     own = direct
@@ -53,6 +55,7 @@ class Comm(Communicator):
     # One rank to another
 
     def send(self, value: Any, destination: int, tag: int = 0) -> None:
+        self.meeting.check()
         destination = self._peer("destination", destination)
         array, meta = as_message(value, META_BYTES)
         channel, tag = self.meeting.channel - 1, count("tag", tag, at_least=0)
@@ -67,6 +70,7 @@ class Comm(Communicator):
         self.wires.send(destination, array.nbytes, channel, tag, meta=meta, offset=flag)
 
     def recv(self, source: int, tag: int = 0) -> Any:
+        self.meeting.check()
         source = self._peer("source", source)
         message = self.wires.receive(source, self.meeting.channel - 1, count("tag", tag, at_least=0))
         dtype, shape = pickle.loads(message.meta) if message.meta else (np.uint8, message.size)
@@ -128,6 +132,14 @@ class Comm(Communicator):
 
     def has_own(self, collective: str, dtype: np.dtype | None) -> bool:
         return self.wires.throttle is None
+
+    def default(self, collective: str, payload_bytes: int | None, root: int) -> Schedule:
+        throttle = self.wires.throttle
+        if throttle is None or payload_bytes is None or self.size < self.wires.ranks:
+            return super().default(collective, payload_bytes, root)
+        from dtlib.simulators.fastest import fastest
+
+        return fastest(collective, self.size, payload_bytes, throttle.network)
 
     def carry_out(self, call: str, parts: list[steps.Part], state: np.ndarray, chunks: list[np.ndarray],
                   bounds: list[int]) -> None:

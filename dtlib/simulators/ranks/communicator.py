@@ -36,10 +36,10 @@ class Communicator(ABC):
     """``rank`` of ``size`` ranks that can talk to each other.
 
     Every collective takes ``algorithm``: "fastest" (the engine's own), the name of a schedule in
-    ``dtlib.simulators.collectives.ALGORITHMS``, or a ``Schedule`` of your own; the ranks then carry out its
-    transfers. Inputs are not changed and need not be contiguous, and results are the same bits on all ranks.
-    Sums are in the dtype of the arrays, and booleans are counted; a mean of integers is a float64, one of float16 is
-    added up in float32.
+    ``dtlib.simulators.collectives.ALGORITHMS``, or a ``Schedule``, such as one of your own, or for nodes of four
+    ``make("all_reduce", "hierarchical", 8, group=4)``; the ranks then carry out its transfers. Inputs are not changed
+    and need not be contiguous, and results are the same bits on all ranks. Sums are in the dtype of the arrays, and
+    booleans are counted; a mean of integers is a float64, one of float16 is added up in float32.
     """
 
     rank: int
@@ -111,7 +111,7 @@ class Communicator(ABC):
         if out is not None and (out.shape, out.dtype) != (array.shape, result_dtype):
             raise ValueError(f"out must have shape {array.shape} and dtype {result_dtype}, "
                              f"got {out.shape} and {out.dtype}")
-        schedule = self._schedule("all_reduce", algorithm, dtype)
+        schedule = self._schedule("all_reduce", algorithm, dtype, array.size * dtype.itemsize)
         if schedule is None:
             return self.own.all_reduce(self, array, op, out)
         result = self._execute(schedule, array.astype(dtype, copy=False), array.shape, dtype)
@@ -121,7 +121,7 @@ class Communicator(ABC):
         """Chunk ``rank`` of the sum or mean of everybody's ``array``, flat; ``chunk_bounds`` cuts the chunks."""
         array, op = _summable(array), choice("op", op, ("sum", "mean"))
         dtype, result_dtype = mean_dtypes(array.dtype) if op == "mean" else (array.dtype, array.dtype)
-        schedule = self._schedule("reduce_scatter", algorithm, dtype)
+        schedule = self._schedule("reduce_scatter", algorithm, dtype, array.size * dtype.itemsize)
         if schedule is None:
             return self.own.reduce_scatter(self, array.reshape(-1), op)
         result = self._execute(schedule, array.astype(dtype, copy=False), array.shape, dtype)
@@ -130,7 +130,7 @@ class Communicator(ABC):
     def all_gather(self, array: Any, algorithm: str | Schedule = "fastest") -> np.ndarray:
         """Everybody's ``array``, flat, in a row by rank."""
         array = _movable(array)
-        schedule = self._schedule("all_gather", algorithm, array.dtype)
+        schedule = self._schedule("all_gather", algorithm, array.dtype, array.nbytes * self.size)
         if schedule is None:
             return self.own.all_gather(self, array.reshape(-1))
         return self._execute(schedule, array, array.shape, array.dtype)
@@ -138,7 +138,7 @@ class Communicator(ABC):
     def all_to_all(self, array: Any, algorithm: str | Schedule = "fastest") -> np.ndarray:
         """Block ``rank`` of everybody's ``array``, flat, in a row; ``chunk_bounds`` cuts the blocks."""
         array = _movable(array)
-        schedule = self._schedule("all_to_all", algorithm, array.dtype)
+        schedule = self._schedule("all_to_all", algorithm, array.dtype, array.nbytes)
         if schedule is None:
             return self.own.all_to_all(self, array.reshape(-1))
         return self._execute(schedule, array, array.shape, array.dtype)
@@ -148,7 +148,7 @@ class Communicator(ABC):
         root = count("root", root, at_least=0, at_most=self.size - 1)
         if array is not None or self.rank == root:
             array = _movable(array)
-        schedule = self._schedule("broadcast", algorithm, None, root)
+        schedule = self._schedule("broadcast", algorithm, None, root=root)
         if schedule is None:
             return self.own.broadcast(self, array, root)
         shape, dtype = self.meet_root(f"called broadcast(root={root})", array, root)
@@ -164,22 +164,27 @@ class Communicator(ABC):
         out[...] = total
         return out
 
+    def default(self, collective: str, payload_bytes: int | None, root: int) -> Schedule:
+        """What runs where an engine has no collective of its own; the payload of a broadcast is not known here."""
+        from dtlib.simulators.ranks import steps
+
+        return steps.schedule_of(collective, DEFAULTS[collective], self.size, root=root)
+
     def _schedule(self, collective: str, algorithm: str | Schedule, dtype: np.dtype | None,
-                  root: int = 0) -> Schedule | None:
+                  payload_bytes: int | None = None, root: int = 0) -> Schedule | None:
         """The schedule to run; None for the engine's own collective."""
         if isinstance(algorithm, Schedule):
             if (algorithm.collective, algorithm.ranks, algorithm.root) != (collective, self.size, root):
                 raise ValueError(f"algorithm must be a schedule for {collective} on {self.size} ranks with root "
                                  f"{root}, got {algorithm!r} with root {algorithm.root}")
             return algorithm
-        if isinstance(algorithm, str) and algorithm == "fastest" and self.has_own(collective, dtype):
-            return None
+        if isinstance(algorithm, str) and algorithm == "fastest":
+            return None if self.has_own(collective, dtype) else self.default(collective, payload_bytes, root)
         from dtlib.simulators.collectives import ALGORITHMS  # now: a rank that runs no schedule starts sooner
         from dtlib.simulators.ranks import steps
 
         choice("algorithm", algorithm, ("fastest", *ALGORITHMS[collective]))
-        return steps.schedule_of(collective, DEFAULTS[collective] if algorithm == "fastest" else algorithm,
-                                 self.size, root=root)
+        return steps.schedule_of(collective, algorithm, self.size, root=root)
 
     def _execute(self, schedule: Schedule, array: np.ndarray | None, shape: Any, dtype: np.dtype) -> np.ndarray:
         from dtlib.simulators.ranks import steps

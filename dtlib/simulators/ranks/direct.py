@@ -69,7 +69,7 @@ def _reduce_slices(comm: Comm, call: str, array: np.ndarray, result: np.ndarray,
     target, published, copies = comm.wires.memory.offset_of(result), None, []
     if target is None:
         published = comm.empty(result.shape, result.dtype)
-        target, copies = ~comm.wires.memory.offset_of(published), [result.reshape(-1)]
+        target, copies = ~comm.wires.memory.offset_of(published), [np.asarray(result).reshape(-1)]
     comm.meeting.meet(call, places=(place, target))
     places, view = [comm.meeting.place(member) for member in range(comm.size)], comm.wires.memory.view
     targets = [target if target >= 0 else ~target for _, target in places]

@@ -18,9 +18,10 @@ from dtlib.simulators.ranks.wires import Wires
 
 __all__ = ["SLOTS_BYTES", "SMALL_BYTES", "Meeting", "described"]
 
-PLACES = struct.Struct("<2q")
+PLACES, STAMP = struct.Struct("<2q"), struct.Struct("<2q")  # a stamp is the channel, and the number of the meeting
+NOTE = PLACES.size + STAMP.size
 NOTE_BYTES = 480
-PAYLOAD = PLACES.size + NOTE_BYTES
+PAYLOAD = NOTE + NOTE_BYTES
 SMALL_BYTES = 128 << 10
 SLOT_BYTES = SMALL_BYTES + (4 << 10)
 SLOTS_BYTES = 2 * SLOT_BYTES
@@ -37,16 +38,16 @@ class Meeting:
     def __init__(self, wires: Wires, members: Sequence[int], rank: int, slots: Sequence[int], channel: int) -> None:
         self.wires, self.members, self.rank, self.channel = wires, list(members), rank, channel
         self._slots = [list(slots), [slot + SLOT_BYTES for slot in slots]]
-        self._turn = 0
+        self._meetings, self._run = 0, wires.run
 
     def meet(self, call: str, payload: np.ndarray | bytes | None = None, places: tuple[int, int] = (0, 0)) -> None:
         """Post and wait; an error on every rank if they did not call the same."""
-        self.wires.check()
+        self.check()
         self.wires.call += 1
-        self._turn ^= 1
-        slots, memory = self._slots[self._turn], self.wires.memory
+        self._meetings += 1
+        slots, memory = self._posted, self.wires.memory
         mine = slots[self.rank]
-        note = call.encode()[:NOTE_BYTES - 1] + b"\0"
+        note = STAMP.pack(self.channel, self._meetings) + call.encode()[:NOTE_BYTES - 1] + b"\0"
         PLACES.pack_into(memory.map, mine, *places)
         start, stop = PLACES.size, PLACES.size + len(note)
         memory.map[mine + start:mine + stop] = note
@@ -58,6 +59,17 @@ class Meeting:
         for slot in slots:
             if memory.map[slot + start:slot + stop] != note:
                 self._disagree()
+
+    def check(self) -> None:
+        """An error if the run has failed, or if this is kept from another run, whose memory belongs to others now."""
+        self.wires.check()
+        if self._run != self.wires.run:
+            raise RuntimeError("this communicator belongs to a run that is over")
+
+    @property
+    def _posted(self) -> list[int]:
+        """The slots of the present meeting."""
+        return self._slots[self._meetings & 1]
 
     def wait(self) -> None:
         """A barrier of the members. On a described network it takes no time there, and all are up to date again."""
@@ -78,18 +90,19 @@ class Meeting:
 
     def place(self, member: int) -> tuple[int, int]:
         """The places that a member posted."""
-        return PLACES.unpack_from(self.wires.memory.map, self._slots[self._turn][member])
+        return PLACES.unpack_from(self.wires.memory.map, self._posted[member])
 
     def payload(self, member: int, shape: Any, dtype: Any) -> np.ndarray:
         """The payload that a member posted. To be read before the next meeting ends."""
-        return self.wires.memory.view(self._slots[self._turn][member] + PAYLOAD, shape, dtype)
+        return self.wires.memory.view(self._posted[member] + PAYLOAD, shape, dtype)
 
     def payload_bytes(self, member: int, size: int) -> bytes:
-        start = self._slots[self._turn][member] + PAYLOAD
+        start = self._posted[member] + PAYLOAD
         return self.wires.memory.map[start:start + size]
 
     def _disagree(self) -> None:
-        memory, start = self.wires.memory.map, PLACES.size
-        notes = [memory[slot + start:slot + start + NOTE_BYTES].split(b"\0")[0].decode(errors="replace")
-                 for slot in self._slots[self._turn]]
+        memory, stamp = self.wires.memory.map, STAMP.pack(self.channel, self._meetings)
+        notes = [memory[slot + NOTE:slot + NOTE + NOTE_BYTES].split(b"\0")[0].decode(errors="replace")
+                 if memory[slot + PLACES.size:slot + NOTE] == stamp else "called something on another communicator"
+                 for slot in self._posted]
         raise disagreement(notes, self.members)

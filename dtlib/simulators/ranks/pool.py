@@ -50,8 +50,8 @@ def _local(program: Callable[..., Any], ranks: int, args: Iterable[Any], network
         cluster = _pool.pop(ranks, None)
         if cluster is None or not cluster.mine:
             cluster = Cluster(ranks)
-        while len(_pool) >= KEPT:
-            _pool.pop(next(iter(_pool))).close()
+        for size in [size for size, kept in _pool.items() if not kept.running][:max(0, len(_pool) - KEPT + 1)]:
+            _pool.pop(size).close()
         _pool[ranks] = cluster  # the last one used is the last one to go
         return cluster.run(program, args, network=network, deadline_s=deadline_s)
 

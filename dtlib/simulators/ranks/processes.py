@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import weakref
+from collections.abc import Iterator
 
 import dtlib
 from dtlib.simulators.ranks.mailbox import open_tickets
@@ -63,10 +65,11 @@ class Processes:
                 settings = {"rank": rank, "ranks": ranks, "region_bytes": region_bytes, "memory": memory,
                             "inbox": inbox, "outboxes": self.outboxes, "tickets": tickets, "lock": lock,
                             "lifeline": lifeline[0], "control": there.fileno(), "descriptors": passed}
-                self.workers.append(subprocess.Popen(
-                    [sys.executable, "-P", "-c", START, json.dumps(settings)], pass_fds=passed, env=environment,
-                    stdin=subprocess.DEVNULL, stdout=self.captures[rank][0], stderr=self.captures[rank][1],
-                    cwd=None if surroundings()["directory"] else "/", start_new_session=True))  # Python needs one
+                with _interrupts_later():
+                    self.workers.append(subprocess.Popen(
+                        [sys.executable, "-P", "-c", START, json.dumps(settings)], pass_fds=passed, env=environment,
+                        stdin=subprocess.DEVNULL, stdout=self.captures[rank][0], stderr=self.captures[rank][1],
+                        cwd=None if surroundings()["directory"] else "/", start_new_session=True))  # Python needs one
         for inbox, _ in inboxes:
             self._drop(inbox)
         self._drop(lifeline[0])
@@ -136,6 +139,22 @@ class Processes:
     def _drop(self, descriptor: int) -> None:
         self.descriptors.remove(descriptor)
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Put off an interrupt of this block: amid the start of a process it would leave one that nobody knows of."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
+        yield  # no interrupt arrives here, or somebody else than Python deals with it
+        return
+    came: list[int] = []
+    usual = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _abandon_all() -> None:

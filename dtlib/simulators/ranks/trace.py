@@ -40,9 +40,10 @@ class Trace:
     def note(self, call: int, step: int, sources: Sequence[int], chunks: Sequence[int], reduce: bool,
              sizes: Sequence[int], start_s: float, end_s: float) -> None:
         """Add transfers that ended together. Those from the rank itself do not count."""
-        if self.transfers < LIMIT:
+        others = len(sources) - (self.rank in sources)
+        if others and self.transfers < LIMIT:
             self._entries.append((call, step, sources, chunks, reduce, sizes, start_s, end_s))
-        self.transfers += len(sources) - (self.rank in sources)
+        self.transfers += others
 
     @property
     def untraced(self) -> int:

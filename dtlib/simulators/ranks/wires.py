@@ -43,11 +43,13 @@ class Wires:
         self.mailbox = Mailbox(rank, inbox, outboxes, tickets, memoryview(memory.map)[HINTS:HINTS + ranks],
                                self._waiting, self._woken)
         self.kept: list[int] = []  # places in the heap to give back when the next run begins
+        self.run = 0
         self.begin(0.0, None)
 
     def begin(self, start_s: float, throttle: Throttle | None) -> None:
         """Start a new account for a new run."""
         self.throttle, self.trace = throttle, Trace(self.rank, start_s)
+        self.run += 1
         self.sent, self.received = [0] * self.ranks, [0] * self.ranks
         self.call = self.splits = 0
         for offset in self.kept:

@@ -96,7 +96,9 @@ def _judge_hierarchical(steps: Any, ranks: int, group: int) -> str | None:
     """What is wrong with ``steps`` as a hierarchical all-reduce, or None."""
     try:
         schedule = Schedule("your schedule", "all_reduce", ranks, ranks, steps)
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
+        return f"{sentence(str(error))} Hand on the steps of the pieces as they are, with yield from."
+    except ValueError as error:
         return (f"{sentence(str(error))} Check which number is the groups and which the ranks of a group, and which piece gets "
                 "which.")
     if not checker.check(schedule).ok:
@@ -108,7 +110,7 @@ def _judge_hierarchical(steps: Any, ranks: int, group: int) -> str | None:
     sent, due = checker.bytes_by_tier(schedule, network, payload), sent_by_tier("hierarchical", payload, ranks, group)
     if sent["across"].max() > due.across * 1.001:
         return (f"The sums are right, but a rank sends {sent['across'].max() / payload:.3g} S to other nodes. "
-                "Reduce inside first, so that only a share has to leave.")
+                "Only a share has to leave: reduce inside before anything does, and let nothing leave twice.")
     if sent["inside"].max() > due.inside * 1.001:
         return (f"The sums are right, but a rank sends {sent['inside'].max() / payload:.3g} S inside its node: "
                 "more than is needed.")
@@ -176,7 +178,7 @@ check_across = define(
     task="Write busiest_across(events, group): the most bytes that any one rank sends to ranks of other nodes. events is a list "
          "of (source, destination, bytes); a node is group consecutive ranks.",
     check=FunctionCheck(
-        _sent_across, cases=((LOG, 4), (LOG, 2), (LOG, 8), ([], 4), ([(0, 1, 7)], 1)),
+        _sent_across, cases=((LOG, 4), (LOG, 2), (LOG, 8), ([(5, 2, 90), (0, 4, 10), (2, 5, 30)], 2), ([], 4), ([(0, 1, 7)], 1)),
         mistakes=((lambda events, group: sum(size for *_, size in _crossing(events, group)),
                    "That is what all ranks send across together. Which one sends most?"),
                   (lambda events, group: max((size for *_, size in _crossing(events, group)), default=0),

@@ -10,7 +10,7 @@ import numpy as np
 from dtlib.formulas.collectives import bytes_sent, cost
 from dtlib.formulas.regimes import balance_bytes
 from dtlib.simulators.collectives import make
-from dtlib.simulators.execute import run
+from dtlib.simulators.execute import execute
 from dtlib.units import GB, MB, GiB, KiB, MiB, binary, count_text, duration, si
 from dtlib.views.explorer import Column, Control, Explorer, Shown
 from dtlib.views.theme import COLORS, DASHES, INK, SECONDS, SHAPES
@@ -62,7 +62,7 @@ def _arrows(events: list[Any], ranks: int) -> list[dict[str, Any]]:
 
 
 def _ring(ranks: int, step: int) -> Shown:
-    log = run(make("all_reduce", "ring", ranks), [np.ones(ranks, dtype=np.int8)] * ranks)
+    log = execute(make("all_reduce", "ring", ranks), [np.ones(ranks, dtype=np.int8)] * ranks)
     steps = len(log.schedule.steps)
     now = [event for event in log.events if event.step == step - 1]
     arrived = {(event.destination, event.chunk): event for event in now}

@@ -11,7 +11,7 @@ from dtlib.facts.registry import run
 from dtlib.formulas.architecture import architecture
 from dtlib.formulas.hierarchy import TwoTiers, flat_ring_cost, hierarchical_cost, node_exit_Bps
 from dtlib.formulas.step_time import compute_time_s
-from dtlib.formulas.traffic import Traffic, traffic
+from dtlib.formulas.traffic import KINDS, Traffic, traffic
 from dtlib.units import GB, GiB, KiB, MiB, count_text, duration, si
 from dtlib.views.explorer import Column, Control, Explorer, Shown
 from dtlib.views.explorers.topology import (
@@ -108,7 +108,7 @@ LLAMA, SHAPE = run("Llama-3-405B"), architecture("Llama-3.1-405B")
 GPUS, BATCH_TOKENS = int(LLAMA["gpus"].value), int(LLAMA["batch_tokens"].value)
 COMPUTE_S = compute_time_s(405e9, BATCH_TOKENS, GPUS, LLAMA["achieved"].value)
 TP, PP, ISLANDS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32), (4, 8, 16, 32, 64)
-KINDS = ("tensor", "pipeline", "data")
+INNERMOST = Control("innermost", "Innermost", KINDS, kind="choice")
 AXIS_S = (1e-4, 1e2)
 
 
@@ -116,24 +116,28 @@ def _landing(sent: Traffic) -> str:
     return ", ".join(f"{si(size)} {tier}" for tier, size in zip(TIERS, sent, strict=True) if size) or "nothing"
 
 
-def _where_traffic_lands(tp: int, pp: int, island: int) -> Shown:
+def _where_traffic_lands(tp: int, pp: int, island: int, innermost: str) -> Shown:
     dp = GPUS // (tp * pp)
-    bill = traffic(405e9, SHAPE.layers, SHAPE.hidden, BATCH_TOKENS, tp=tp, pp=pp, dp=dp, island=island)
+    order = (innermost, *(kind for kind in KINDS if kind != innermost))
+    bill = traffic(405e9, SHAPE.layers, SHAPE.hidden, BATCH_TOKENS, tp=tp, pp=pp, dp=dp, island=island, order=order)
     rows = [{"kind": kind, "tier": tier, "sent_GB": size / GB, "time_s": size / rate_Bps, "label": si(size)}
             for kind, sent in bill.items()
             for tier, size, rate_Bps in zip(TIERS, sent, (H100.scaleup_Bps, H100.nic_Bps), strict=True) if size]
     across_s = sum(sent.across for sent in bill.values()) / H100.nic_Bps
     inside_s = sum(sent.inside for sent in bill.values()) / H100.scaleup_Bps
-    warning = (f" Warning: TP={tp} exceeds the island of {island}, so its all-reduces cross it in every layer." if tp > island
-               else "")
+    crosses = bill["tensor"].across > 0
+    beside = "" if innermost == "tensor" else f" beside {innermost}"
+    warning = (f" Warning: TP={tp} does not fit on the island of {island}{beside}, so its all-reduces cross it in every layer."
+               if crosses else "")
     return Shown(
         {"traffic": rows, "compute": [{"at": COMPUTE_S}]},
-        {"dp": f"{count_text(dp)} on {count_text(GPUS // island)} islands",
-         "tp": ("⚠ crosses: " if tp > island else "") + _landing(bill["tensor"]),
+        {"order": ", ".join(order), "dp": f"{count_text(dp)} on {count_text(GPUS // island)} islands",
+         "tp": ("⚠ crosses: " if crosses else "") + _landing(bill["tensor"]),
          "pp": _landing(bill["pipeline"]), "data": _landing(bill["data"]),
          "inside_s": duration(inside_s), "across_s": duration(across_s)},
-        f"TP={tp}, PP={pp}, DP={count_text(dp)} on islands of {island}: a GPU's traffic of one step takes {duration(inside_s)} "
-        f"inside islands and {duration(across_s)} across, beside {duration(COMPUTE_S)} of computing.{warning}")
+        f"TP={tp}, PP={pp}, DP={count_text(dp)}, {innermost} innermost, on islands of {island}: a GPU's traffic of one step "
+        f"takes {duration(inside_s)} inside islands and {duration(across_s)} across, beside {duration(COMPUTE_S)} of computing."
+        f"{warning}")
 
 
 def _traffic_chart() -> Any:
@@ -160,9 +164,9 @@ def _traffic_chart() -> Any:
 where_traffic_lands = Explorer(
     name="where-traffic-lands", title="Llama 3 405B on 16,384 GPUs: where a step's traffic lands", model=_where_traffic_lands,
     controls=(Control("tp", "Tensor, TP", TP, start=8), Control("pp", "Pipeline, PP", PP, start=16),
-              Control("island", "GPUs an island", ISLANDS, start=8)),
-    readouts={"dp": "Replicas DP", "tp": "Tensor: sent a step", "pp": "Pipeline: sent a step", "data": "Data: sent a step",
-              "inside_s": "Time inside", "across_s": "Time across"},
+              Control("island", "GPUs an island", ISLANDS, start=8), INNERMOST),
+    readouts={"order": "From inside to outside", "dp": "Replicas DP", "tp": "Tensor: sent a step", "pp": "Pipeline: sent a step",
+              "data": "Data: sent a step", "inside_s": "Time inside", "across_s": "Time across"},
     columns={"kind": Column("Parallelism"), "tier": Column("Tier"), "sent_GB": Column("Sent by a GPU a step (GB)", ".4~g"),
              "time_s": Column("Time (s)", ".3~g")},
     chart=_traffic_chart(), height=300)

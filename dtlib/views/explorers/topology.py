@@ -125,15 +125,16 @@ def _topology(nodes: int, width: int, algorithm: str, payload: int, shared: bool
     frame = [{"left": -2 * REACH, "right": nodes - 1 + 2 * REACH, "top": -1.05,
               "bottom": _card_row(width) + 0.25 if shared else width - 0.4}]
     name = dict(zip(ALGORITHMS.values, ALGORITHMS.texts, strict=True))[algorithm]
-    inside = "not apart" if algorithm == "ring" else duration(inside_s)
+    apart = ("–", "–") if algorithm == "ring" else (duration(inside_s), duration(whole - inside_s))
+    outlined = "; outlined in color, it receives" if algorithm == "ring" and not shared else ""
     carried = _carried(schedule, payload)
     return Shown(
         {"links": _lines(carried, width, nodes, shared), "boxes": boxes, "gpus": gpus,
          "cards": _cards(carried, width, ranks, shared), "frame": frame},
         {"inside": si(sent["inside"].max()), "leaves": si(leaves), "card": f"{si(card)} ({cards} of {1 if shared else width})",
-         "inside_s": inside, "across_s": duration(whole - inside_s), "whole": duration(whole)},
+         "inside_s": apart[0], "across_s": apart[1], "whole": duration(whole)},
         f"A {name} all-reduce of {binary(payload)} on {nodes} nodes of {width} GPUs: {si(leaves)} leave each node through "
-        f"{cards} network card{'s' * (cards > 1)} (filled squares), and it takes {duration(whole)}.")
+        f"{cards} network card{'s' * (cards > 1)} (filled squares{outlined}), and it takes {duration(whole)}.")
 
 
 def _topology_chart() -> Any:
