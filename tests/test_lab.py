@@ -19,7 +19,7 @@ from dtlib.simulators.ranks import Cluster
 from dtlib.simulators.schedule import Schedule, Transfer
 from dtlib.units import KiB, MiB
 from dtlib.views import page
-from dtlib.views.lab import all_reduce_lab
+from dtlib.views.lab import all_reduce_lab, description, hierarchy_lab
 from dtlib.views.widget import widget
 
 SLOW = Network.flat(bandwidth_Bps=10e6, latency_s=2e-3)
@@ -105,6 +105,17 @@ def test_every_choice_of_the_panel_is_shown_and_runs():
     panel.payload.value, panel.network.value = KiB, len(all_reduce_lab.networks) - 1
     assert panel.network.label == "this machine, as fast as it goes"
     assert finished(panel).lines[0][-2:] == ("not modeled", "–")
+
+
+def test_a_schedule_of_ones_own_on_two_tiers():
+    panel = widget(hierarchy_lab(lambda ranks: make("all_reduce", "hierarchical", ranks, group=2).steps))
+    panel.payload.value = 64 * KiB
+    own = finished(panel).lines[0]
+    panel.algorithm.value = "ring"
+    ring = finished(panel).lines[1]
+    assert own[3] == own[4] == ring[3] == "98,304"
+    assert float(own[6].split()[0]) < float(ring[6].split()[0])  # by the clock, in ms both
+    assert description(hierarchy_lab.networks[0]) == "described: inside 180 MB/s each way, 200 µs; across 10 MB/s each way, 1 ms"
 
 
 def test_a_rank_can_be_killed_in_the_middle_and_the_next_run_works():

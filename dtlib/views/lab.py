@@ -16,13 +16,13 @@ from typing import Any
 from dtlib.simulators.checker import check
 from dtlib.simulators.collectives import ALGORITHMS, make
 from dtlib.simulators.measure import Measurement, measurements
-from dtlib.simulators.network import Network
+from dtlib.simulators.network import Network, Tier
 from dtlib.simulators.ranks import Cluster
 from dtlib.simulators.schedule import Schedule
 from dtlib.units import KiB, MiB, binary, count_text, duration, si
-from dtlib.views.table import Table
+from dtlib.views.table import STYLE, Table
 
-__all__ = ["HEADINGS", "Lab", "all_reduce_lab", "cells", "description"]
+__all__ = ["HEADINGS", "Lab", "all_reduce_lab", "cells", "description", "hierarchy_lab"]
 
 OWN = "your own"
 MOST_STEPS = 10_000
@@ -41,8 +41,9 @@ def description(network: Network | None) -> str:
     """A network in words."""
     if network is None:
         return "this machine, as fast as it goes"
-    tier = network.tiers[0]
-    return f"described: {si(tier.bandwidth_Bps, 'B/s')} each way, {duration(tier.latency_s)}"
+    tiers = [f"{si(tier.bandwidth_Bps, 'B/s')} each way, {duration(tier.latency_s)}" for tier in network.tiers]
+    names = [tier.name for tier in network.tiers] if len(tiers) > 1 else [""]
+    return "described: " + "; ".join(f"{name} {text}".strip() for name, text in zip(names, tiers, strict=True))
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class Lab:
         caption = (f"Recorded when this page was built, on {os.cpu_count()} cores; the network is "
                    f"{description(self.networks[0])}")
         table = Table(caption, HEADINGS, [cells(one) for one in self.record()])
-        return (f'<div class="dt-lab" id="lab-{self.name}"><p class="dt-title">{escape(self.title)}</p>{table.html()}'
+        return (f'<div class="dt-lab" id="lab-{self.name}"><p class="dt-title">{escape(self.title)}</p>{table.html()}{STYLE}'
                 "<p>Bytes are those of the busiest rank, counted as they were sent; a time is the median of three runs on one "
                 "machine. To run it on your own processes, with other sizes and algorithms, and to kill a rank in the middle, "
                 "open this chapter with <code>make lab</code>.</p></div>")
@@ -132,3 +133,9 @@ all_reduce_lab = Lab(
     payloads_bytes=(0, KiB, 64 * KiB, MiB, 4 * MiB, 16 * MiB), ranks=(2, 3, 4, 8),
     networks=(Network.flat(bandwidth_Bps=25e6, latency_s=1e-3), None),
     recorded=tuple((algorithm, 4, MiB) for algorithm in ("ring", "naive", "tree", "double_tree", "halving_doubling")))
+
+# Two tiers, 18 to 1, in nodes of two.
+hierarchy_lab = Lab(
+    name="hierarchy", title="An all-reduce on two tiers", payloads_bytes=(0, KiB, 64 * KiB, MiB, 4 * MiB), ranks=(4, 8),
+    networks=(Network((Tier("inside", 180e6, 2e-4, group_size=2), Tier("across", 10e6, 1e-3))), None),
+    recorded=(("ring", 4, MiB), ("hierarchical", 4, MiB), ("ring", 8, MiB), ("hierarchical", 8, MiB)))

@@ -13,7 +13,7 @@ from dtlib.simulators.measure import Measurement, in_process, measurements
 from dtlib.simulators.ranks import Cluster, RankError
 from dtlib.units import binary
 from dtlib.views.lab import HEADINGS, Lab, cells, description
-from dtlib.views.table import Table
+from dtlib.views.table import STYLE, Table
 
 __all__ = ["LabPanel"]
 
@@ -93,7 +93,7 @@ class LabPanel(widgets.VBox):
 
     def _add(self, measured: Measurement) -> None:
         self.lines.append(cells(measured))
-        self.table.value = Table("Measured beside predicted", HEADINGS, self.lines).html()
+        self.table.value = Table("Measured beside predicted", HEADINGS, self.lines).html() + STYLE
 
     def _kill(self, _: object) -> None:
         cluster = self.cluster

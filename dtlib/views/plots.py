@@ -32,8 +32,8 @@ def measured_bus_bandwidth() -> Picture:
     picture.set_xticks(sizes, [binary(size) for size in sizes])
     picture.set(xlabel="Payload S", ylabel="Bus bandwidth (GB/s)", ylim=(0, 540))
     return Picture(picture.figure, (
-        f"Measured: all-reduce on {measured.ranks} H100 in one node with NVLink SHARP. Bus bandwidth is near zero for "
-        f"small payloads, where a call takes at least {duration(measured.time_s.min(), 2)}, and reaches "
+        f"Measured: all-reduce on {measured.ranks} H100 in one node, whose switches add, as we take it. Bus bandwidth is near "
+        f"zero for small payloads, where a call takes at least {duration(measured.time_s.min(), 2)}, and reaches "
         f"{si(bus_Bps[best], 'B/s')} at {binary(measured.payload_bytes[best])}, above the {si(wire_Bps, 'B/s')} of the "
         f"wire and the {si(ring_Bps, 'B/s')} of a ring."))
 
