@@ -69,5 +69,5 @@ def _rates() -> list[Row]:
         ("1,979 TFLOP/s", "a peak with two of every four weights zero", f"{si(h100.peak_bf16_FLOPs, 'FLOP/s')} dense"),
         ("41% MFU", f"{si(achieved, 'FLOP/s')} over the dense peak", f"computed {mfu(achieved, h100.peak_bf16_FLOPs):.1%}"),
         ("HBM two orders of magnitude above the wire", f"{si(h100.hbm_Bps, 'B/s')} over {si(h100.nic_Bps, 'B/s')}",
-         f"{h100.hbm_Bps / h100.nic_Bps:g}x"),
+         f"{h100.hbm_Bps / h100.nic_Bps:g}x, or {h100.hbm_Bps / (2 * h100.nic_Bps):.0f}x of both directions"),
     ]

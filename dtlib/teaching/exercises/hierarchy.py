@@ -233,7 +233,7 @@ def _smallest_island(payload_bytes: int) -> int:
 check_island = define(
     "hierarchy-island", chapter="hierarchy", title="Choose the island", kind="design", minutes=8, points=2,
     task="512 GPUs in islands of 8, 16, 32 or 64: 900 GB/s and 1 µs inside, 50 GB/s and 5 µs across, each way, a card per GPU. "
-         "Write island(payload_bytes), the smallest width with which a hierarchical all-reduce keeps its limit: 256 MiB in "
-         "2.5 ms, 64 MiB in 0.65 ms, 1 MiB in 0.25 ms.",
+         "Three jobs each have a hierarchical all-reduce with a limit: 256 MiB in 2.5 ms, 64 MiB in 0.65 ms, 1 MiB in 0.25 ms. "
+         "Write island(payload_bytes), the smallest width for each.",
     check=FunctionCheck(_smallest_island, cases=tuple((size,) for size in LIMITS_S), judge=_judge_island,
                         explanation="What you pay for is the fabric, so the smallest island that does it is the answer."))

@@ -143,7 +143,7 @@ expected_maximum = Explorer(
     title="The slowest of many",
     controls=(
         Control("kind", "One rank's step time is", JITTERS, tuple(NAMES.values()), kind="choice"),
-        Control("percent", "Spread: standard deviation over mean", (1, 2, 5, 10), ("1%", "2%", "5%", "10%"), start=5),
+        Control("percent", "Spread: standard deviation over mean", (1, 2, 5, 10), ("1%", "2%", "5%", "10%"), start=2),
         Control("ranks", "Ranks", RANKS, tuple(map(count_text, RANKS)), start=16_384, play=True),
     ),
     model=_expected_maximum,

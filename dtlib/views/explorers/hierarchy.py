@@ -106,7 +106,7 @@ flat_or_hierarchical = Explorer(
 
 LLAMA, SHAPE = run("Llama-3-405B"), architecture("Llama-3.1-405B")
 GPUS, BATCH_TOKENS = int(LLAMA["gpus"].value), int(LLAMA["batch_tokens"].value)
-COMPUTE_S = compute_time_s(405e9, BATCH_TOKENS, GPUS, LLAMA["achieved"].value)
+STEP_S = compute_time_s(405e9, BATCH_TOKENS, GPUS, LLAMA["achieved"].value)  # at the rate of whole steps, waits included
 TP, PP, ISLANDS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32), (4, 8, 16, 32, 64)
 INNERMOST = Control("innermost", "Innermost", KINDS, kind="choice")
 AXIS_S = (1e-4, 1e2)
@@ -130,13 +130,13 @@ def _where_traffic_lands(tp: int, pp: int, island: int, innermost: str) -> Shown
     warning = (f" Warning: TP={tp} does not fit on the island of {island}{beside}, so its all-reduces cross it in every layer."
                if crosses else "")
     return Shown(
-        {"traffic": rows, "compute": [{"at": COMPUTE_S}]},
+        {"traffic": rows, "compute": [{"at": STEP_S}]},
         {"order": ", ".join(order), "dp": f"{count_text(dp)} on {count_text(GPUS // island)} islands",
          "tp": ("⚠ crosses: " if crosses else "") + _landing(bill["tensor"]),
          "pp": _landing(bill["pipeline"]), "data": _landing(bill["data"]),
          "inside_s": duration(inside_s), "across_s": duration(across_s)},
         f"TP={tp}, PP={pp}, DP={count_text(dp)}, {innermost} innermost, on islands of {island}: a GPU's traffic of one step "
-        f"takes {duration(inside_s)} inside islands and {duration(across_s)} across, beside {duration(COMPUTE_S)} of computing."
+        f"takes {duration(inside_s)} inside islands and {duration(across_s)} across, beside a step of {duration(STEP_S)}."
         f"{warning}")
 
 
@@ -152,12 +152,12 @@ def _traffic_chart() -> Any:
     points = base.mark_point(size=150, opacity=1, filled=True, clip=True).encode(shape=shape)
     texts = [base.transform_filter(where).mark_text(align=align, dx=dx, dy=dy).encode(text="label:N", color=alt.value(INK))
              for where, align, dx, dy in (  # a label stands where it meets neither the edge nor the line
-                 ("datum.time_s <= 0.1", "left", 11, 0), (f"datum.time_s > {COMPUTE_S}", "center", 0, 16),
-                 (f"datum.time_s > 0.1 && datum.time_s <= {COMPUTE_S}", "right", -11, 0))]
+                 ("datum.time_s <= 0.1", "left", 11, 0), (f"datum.time_s > {STEP_S}", "center", 0, 16),
+                 (f"datum.time_s > 0.1 && datum.time_s <= {STEP_S}", "right", -11, 0))]
     compute = alt.Chart(alt.NamedData("compute"))
     rule = compute.mark_rule(strokeDash=[2, 3], strokeWidth=1.5).encode(x=alt.X("at:Q"))
     name = compute.mark_text(align="right", dx=-4, baseline="top").encode(
-        x=alt.X("at:Q"), y=alt.value(2), text=alt.value("computing"))
+        x=alt.X("at:Q"), y=alt.value(2), text=alt.value("step of Llama 3"))
     return alt.layer(rule, name, points, *texts)
 
 

@@ -73,7 +73,7 @@ the_wire = Explorer(
     ),
     model=_the_wire,
     chart=_chart(),
-    readouts={"waiting": "Step spent on the network", "wire": "Network time", "fp32": "Same, FP32 gradients",
+    readouts={"waiting": "Step spent on the network", "wire": "Network time", "fp32": "Same, all in FP32",
               "payload": "Gradients on a GPU", "sent": "A GPU sends", "copies": "Copies of the model"},
     columns={"part": Column("Part of the step"), "seconds": Column("Time (s)", ".4~g")},
     height=170,

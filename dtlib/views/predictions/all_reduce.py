@@ -16,7 +16,7 @@ root_bytes = Prediction(
     unit="GB", answer=bytes_sent("all_reduce", "naive", GB, 8) / GB,
     because="Rank 0 sends the whole sum to each of the other seven ranks, and before that it has received as much.",
     slips=((8, "Rank 0 need not send to itself."), (1, "Each of the others needs its own copy."),
-           (14, "That is sent and received together; both directions work at once.")))
+           (14, "That adds what it receives.")))
 
 ring_bytes = Prediction(
     name="ring-bytes",
