@@ -202,7 +202,7 @@ def test_predictions_answer(address, chromium, where, name):
         thousands = answer("1,234.5")
         assert "You wrote 1,234" in thousands or "You wrote 1,235" in thousands
         assert "Write a number" in answer("1,2345")
-        for text in ("1,75", "8,1", "8 1", "0x10", "1e999", "nan", "10 apples"):
+        for text in ("1,75", "0,125", "8,1", "8 1", "0x10", "1e999", "nan", "10 apples"):
             assert "Write a number" in answer(text), text
         if "B" in prediction.unit:
             assert "B is a byte, b a bit" in answer(f"{prediction.answer!r} {prediction.unit.replace('B', 'b')}")

@@ -148,6 +148,8 @@ def test_traffic_in_any_order_by_walking_through_the_ranks(order, tp, pp, dp, is
     hop = 2**10 / dp * 64 * 2 / tp
     busiest = max(sum(other // island != rank // island for other in neighbors(rank)) for rank in range(stride))
     assert bill["pipeline"].across == pytest.approx(busiest * hop)
+    busiest = max(sum(other // island == rank // island for other in neighbors(rank)) for rank in range(stride))
+    assert bill["pipeline"].inside == pytest.approx(busiest * hop)
     payloads = {"tensor": 4 * (4 / pp) * (2**10 / dp) * 64 * 2, "data": 2 * 8e9 / (tp * pp)}
     for kind, payload in payloads.items():
         near = sum(other // island == 0 for other in group(0, kind))

@@ -53,6 +53,7 @@ def test_ranks_run_it_by_default():
 @pytest.mark.parametrize(("arguments", "message"), [
     (("reduce", 4, 1, FLAT), "collective must be one of"), (("all_reduce", 0, 1, FLAT), "ranks must be at least 1"),
     (("all_reduce", 4, -1, FLAT), "payload_bytes must be at least 0"), (("all_reduce", 4, 1, 50e9), "network must be a Network"),
+    (("all_reduce", 4, 1, [50e9]), "network must be a Network"), (("all_reduce", True, 1, FLAT), "ranks must be"),
 ])
 def test_wrong_arguments_are_named(arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):

@@ -323,8 +323,9 @@ def test_two_tiers_keep_plain_numbers_and_shapes_must_broadcast():
 
 
 @pytest.mark.parametrize(("changes", "says"), [
-    ({"tp": 6}, "^tp=6 is not divisible by those on one island=4"),
-    ({"dp": 6}, "^dp=6 is not divisible by those on one island=4"),
+    ({"tp": 6}, "^the degree of tensor=6 is not divisible by those on one island=4"),
+    ({"dp": 6}, "^the degree of data=6 is not divisible by those on one island=4"),
+    ({"tp": 3, "dp": 4, "island": 8}, "^island=8 is not divisible by the span of its"),
     ({"layers": "2"}, "^layers must be a number"), ({"batch_tokens": 1e308}, "^batch_tokens must be finite"),
 ])
 def test_traffic_names_what_does_not_fit(changes, says):

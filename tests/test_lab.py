@@ -113,7 +113,7 @@ def test_a_schedule_of_ones_own_on_two_tiers():
     own = finished(panel).lines[0]
     panel.algorithm.value = "ring"
     ring = finished(panel).lines[1]
-    assert own[3] == own[4] == ring[3] == "98,304"
+    assert own[0] == "your own" and own[3] == own[4] == ring[3] == "98,304"
     assert float(own[6].split()[0]) < float(ring[6].split()[0])  # by the clock, in ms both
     assert description(hierarchy_lab.networks[0]) == "described: inside 180 MB/s each way, 200 µs; across 10 MB/s each way, 1 ms"
 

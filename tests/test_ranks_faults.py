@@ -373,6 +373,81 @@ def test_runs_of_other_sizes_within_a_run_do_not_end_it():
     assert results == [[n] * n for n in (1, 2, 3, 5)]
 
 
+def test_a_fork_in_the_middle_of_a_run_can_close_its_copy():
+    with Cluster(2) as cluster:
+        running = threading.Thread(target=cluster.run, args=(lambda comm: time.sleep(0.8),))
+        running.start()
+        time.sleep(0.3)
+        child = os.fork()
+        if not child:
+            cluster.close()
+            os._exit(0)
+        until = time.monotonic() + 5
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+            if time.monotonic() > until:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.01)
+        assert ended[1] == 0
+        running.join()
+        assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
+
+
+def test_a_close_while_new_processes_start_ends_the_run():
+    cluster = Cluster(2)
+    with pytest.raises(RankError):
+        cluster.run(lambda comm: 1 / 0)
+    timer = threading.Timer(0.02, cluster.close)
+    timer.start()
+    start = time.perf_counter()
+    with pytest.raises(RuntimeError, match="closed"):
+        cluster.run(lambda comm: time.sleep(20))
+    timer.join()
+    assert time.perf_counter() - start < 10
+
+
+def test_a_shutdown_ends_the_run_of_another_thread():
+    errors = []
+
+    def runs():
+        try:
+            run(lambda comm: time.sleep(20), 2)
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    running = threading.Thread(target=runs)
+    running.start()
+    time.sleep(0.6)
+    assert list(run(lambda comm: comm.size, 3)) == [3] * 3  # another size does not wait
+    shutdown()
+    running.join(5)
+    assert errors == ["this Cluster was closed in the middle of a run"]
+
+
+def test_a_sum_and_a_mean_disagree_on_any_algorithm():
+    for algorithm in ("fastest", "ring"):
+        with pytest.raises(RankError, match=r"rank 1 called all_reduce\(sum"):
+            run(lambda comm, algorithm: comm.all_reduce(np.ones(8), "mean" if comm.rank != 1 else "sum", algorithm), 4,
+                args=[algorithm])
+
+
+def test_nothing_of_an_earlier_run_matches():
+    def first(comm):
+        twin = comm.split(0)
+        comm.all_reduce(np.array([1.0]))
+        twin.all_reduce(np.array([100.0]))
+
+    def second(comm):
+        twin = comm.split(0)
+        one, two = (comm, twin) if comm.rank == 0 else (twin, comm)
+        one.all_reduce(np.array([1.0]))
+        two.all_reduce(np.array([7.0]))
+
+    with Cluster(3) as cluster:
+        cluster.run(first)
+        with pytest.raises(RankError, match="another communicator"):
+            cluster.run(second)
+
+
 def test_calls_on_different_communicators_do_not_match():
     def program(comm):
         twin, array = comm.split(0), np.full(1, comm.rank + 1.0)

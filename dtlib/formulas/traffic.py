@@ -85,8 +85,8 @@ def traffic(parameters: float, layers: int, hidden: int, batch_tokens: int, *, t
     """The traffic of the busiest GPU of a step on each tier, for tensor, pipeline and data parallelism.
 
     The ranks of the first kind in ``order`` are neighbors, those of the next stand its degree apart, and so on: by
-    default tensor ranks 1 apart, pipeline stages tp, replicas tp x pp. All-reduces are hierarchical. An inner stage
-    sends to both neighbors; at the edge of an island one of them is outside. Degrees and ``island`` must fit into one
+    default tensor ranks 1 apart, pipeline stages tp, replicas tp x pp. All-reduces are hierarchical. A stage
+    sends to both neighbors, inside its island or, from its edge, outside. Degrees and ``island`` must fit into one
     another by whole factors, as powers of two do.
 
     >>> llama = traffic(405e9, 126, 16_384, 2**24, tp=8, pp=16, dp=128, island=8)
@@ -102,17 +102,19 @@ def traffic(parameters: float, layers: int, hidden: int, batch_tokens: int, *, t
     def near(kind: str) -> int:
         """How many ranks of a kind are on one island."""
         apart = math.prod(degrees[inner] for inner in order[:order.index(kind)])
-        return max(1, min(degrees[kind], island // apart))
+        number = max(1, min(degrees[kind], island // apart))
+        divisible(f"the degree of {kind}", degrees[kind], "those on one island", number)
+        if apart < island:
+            divisible("island", island, f"the span of its {kind} ranks", apart * number)
+        return number
 
-    def all_reduced(payload_bytes: float, kind: str, name: str) -> Traffic:
-        divisible(name, degrees[kind], "those on one island", near(kind))
+    def all_reduced(payload_bytes: float, kind: str) -> Traffic:
         sent = sent_by_tier("hierarchical", payload_bytes, degrees[kind], near(kind))
         return Traffic(sent.inside, sent.across)
 
     hop = pipeline_bytes(tokens, hidden, tp) * min(pp - 1, 1)
     stages = near("pipeline")
     outside = 0 if stages == pp else 2 if stages == 1 and pp > 2 else 1
-    hops = min(pp - 1, 2)  # with two stages there is one neighbor
-    return {"tensor": all_reduced(tensor_payload_bytes(layers / pp, tokens, hidden), "tensor", "tp"),
-            "pipeline": Traffic((hops - outside) * hop, outside * hop),
-            "data": all_reduced(gradient_bytes(parameters, tp, pp), "data", "dp")}
+    return {"tensor": all_reduced(tensor_payload_bytes(layers / pp, tokens, hidden), "tensor"),
+            "pipeline": Traffic(min(stages - 1, 2) * hop, outside * hop),
+            "data": all_reduced(gradient_bytes(parameters, tp, pp), "data")}

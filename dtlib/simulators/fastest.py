@@ -14,7 +14,6 @@ from dtlib.simulators.schedule import Schedule
 __all__ = ["fastest"]
 
 
-@lru_cache
 def fastest(collective: str, ranks: int, payload_bytes: int, network: Network) -> Schedule:
     """The fastest schedule of a collective for this payload; a hierarchical one in groups of each tier that fits.
 
@@ -28,6 +27,11 @@ def fastest(collective: str, ranks: int, payload_bytes: int, network: Network) -
     choice("collective", collective, ALGORITHMS)
     ranks, payload_bytes = count("ranks", ranks), count("payload_bytes", payload_bytes, at_least=0)
     instance("network", network, Network, such_as="Network.flat(50e9, 5e-6)")
+    return _fastest(collective, ranks, payload_bytes, network)
+
+
+@lru_cache
+def _fastest(collective: str, ranks: int, payload_bytes: int, network: Network) -> Schedule:
     return min(_schedules(collective, ranks, network), key=lambda schedule: time_s(schedule, network, payload_bytes))
 
 

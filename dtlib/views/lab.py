@@ -85,7 +85,7 @@ class Lab:
 
     def _own(self, ranks: int) -> Schedule:
         """What the reader's function makes; a ValueError says how it is no all-reduce yet."""
-        name, steps = getattr(self.own, "__name__", OWN), self.own(ranks)
+        name, steps = getattr(self.own, "__name__", OWN).replace("<lambda>", OWN), self.own(ranks)
         if isinstance(steps, Iterator):
             steps = list(itertools.islice(steps, MOST_STEPS + 1))
         if isinstance(steps, Sized) and len(steps) > MOST_STEPS:

@@ -83,6 +83,8 @@ class Cluster:
                 return self._run(packed, network, deadline_s)
             finally:
                 self._runner = None
+                if self._closed:  # in the middle of it
+                    self._close()
 
     def _run(self, program: frames.Parts, network: Network | None, deadline_s: float | None) -> Result:
         start_s = time.perf_counter()
@@ -92,6 +94,8 @@ class Cluster:
         if not self.processes.alive:  # the last run failed, or somebody has killed a rank since
             self._close()
             self._start()
+        if self._closed:
+            raise RuntimeError("this Cluster was closed in the middle of a run")
         finished = False
         try:
             watch = Watch(self.processes, orders, deadline_s)
@@ -118,6 +122,8 @@ class Cluster:
 
     def close(self) -> None:
         """End the processes, and with them a run that is under way."""
+        if not self.mine:  # a forked process has none of it, and the thread that may hold the lock is not in it
+            return
         self._closed = True
         if self._runner is not None:  # whose run must not lose what it is waiting on: it ends, and then closes all
             for worker in self.processes.workers:

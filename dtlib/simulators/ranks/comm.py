@@ -31,7 +31,8 @@ class Comm(Communicator):
     The fastest all-reduce sends as much as a ring does, 2 (n - 1) / n of the array per rank; with arrays of up to
     128 KiB everybody sends everybody everything, n - 1 arrays per rank. It is fastest on arrays of ``empty``, in the memory
     that all ranks share. On a described network there is no such memory, and the fastest is the schedule that takes
-    least time by the clock; a broadcast, whose size only its root knows, is a tree there, and part of the ranks run rings.
+    least time by the clock. There a broadcast, whose size only its root knows, is a tree, and ranks in other numbers
+    or another order than the whole run rings.
     """
 
     own = direct
@@ -135,7 +136,7 @@ class Comm(Communicator):
 
     def default(self, collective: str, payload_bytes: int | None, root: int) -> Schedule:
         throttle = self.wires.throttle
-        if throttle is None or payload_bytes is None or self.size < self.wires.ranks:
+        if throttle is None or payload_bytes is None or self.meeting.members != list(range(self.wires.ranks)):
             return super().default(collective, payload_bytes, root)
         from dtlib.simulators.fastest import fastest
 

@@ -114,7 +114,7 @@ class Communicator(ABC):
         schedule = self._schedule("all_reduce", algorithm, dtype, array.size * dtype.itemsize)
         if schedule is None:
             return self.own.all_reduce(self, array, op, out)
-        result = self._execute(schedule, array.astype(dtype, copy=False), array.shape, dtype)
+        result = self._execute(schedule, array.astype(dtype, copy=False), array.shape, dtype, f"{op}, ")
         return self.finish(result, op, result_dtype, out)
 
     def reduce_scatter(self, array: Any, op: str = "sum", algorithm: str | Schedule = "fastest") -> np.ndarray:
@@ -124,7 +124,7 @@ class Communicator(ABC):
         schedule = self._schedule("reduce_scatter", algorithm, dtype, array.size * dtype.itemsize)
         if schedule is None:
             return self.own.reduce_scatter(self, array.reshape(-1), op)
-        result = self._execute(schedule, array.astype(dtype, copy=False), array.shape, dtype)
+        result = self._execute(schedule, array.astype(dtype, copy=False), array.shape, dtype, f"{op}, ")
         return self.finish(result, op, result_dtype)
 
     def all_gather(self, array: Any, algorithm: str | Schedule = "fastest") -> np.ndarray:
@@ -186,10 +186,10 @@ class Communicator(ABC):
         choice("algorithm", algorithm, ("fastest", *ALGORITHMS[collective]))
         return steps.schedule_of(collective, algorithm, self.size, root=root)
 
-    def _execute(self, schedule: Schedule, array: np.ndarray | None, shape: Any, dtype: np.dtype) -> np.ndarray:
+    def _execute(self, schedule: Schedule, array: np.ndarray | None, shape: Any, dtype: np.dtype, op: str = "") -> np.ndarray:
         from dtlib.simulators.ranks import steps
 
-        call = (f"called {schedule.collective}(algorithm={schedule.name!r}, #{steps.fingerprint(schedule):08x})"
+        call = (f"called {schedule.collective}({op}algorithm={schedule.name!r}, #{steps.fingerprint(schedule):08x})"
                 f" with shape {shape} and dtype {dtype}")
         return steps.execute(self, schedule, call, array, shape, dtype)
 

@@ -18,7 +18,7 @@ from dtlib.simulators.ranks.wires import Wires
 
 __all__ = ["SLOTS_BYTES", "SMALL_BYTES", "Meeting", "described"]
 
-PLACES, STAMP = struct.Struct("<2q"), struct.Struct("<2q")  # a stamp is the channel, and the number of the meeting
+PLACES, STAMP = struct.Struct("<2q"), struct.Struct("<3q")  # a stamp: the run, the channel, the number of the meeting
 NOTE = PLACES.size + STAMP.size
 NOTE_BYTES = 480
 PAYLOAD = NOTE + NOTE_BYTES
@@ -47,7 +47,7 @@ class Meeting:
         self._meetings += 1
         slots, memory = self._posted, self.wires.memory
         mine = slots[self.rank]
-        note = STAMP.pack(self.channel, self._meetings) + call.encode()[:NOTE_BYTES - 1] + b"\0"
+        note = self._stamp + call.encode()[:NOTE_BYTES - 1] + b"\0"
         PLACES.pack_into(memory.map, mine, *places)
         start, stop = PLACES.size, PLACES.size + len(note)
         memory.map[mine + start:mine + stop] = note
@@ -65,6 +65,10 @@ class Meeting:
         self.wires.check()
         if self._run != self.wires.run:
             raise RuntimeError("this communicator belongs to a run that is over")
+
+    @property
+    def _stamp(self) -> bytes:
+        return STAMP.pack(self._run, self.channel, self._meetings)
 
     @property
     def _posted(self) -> list[int]:
@@ -101,7 +105,7 @@ class Meeting:
         return self.wires.memory.map[start:start + size]
 
     def _disagree(self) -> None:
-        memory, stamp = self.wires.memory.map, STAMP.pack(self.channel, self._meetings)
+        memory, stamp = self.wires.memory.map, self._stamp
         notes = [memory[slot + NOTE:slot + NOTE + NOTE_BYTES].split(b"\0")[0].decode(errors="replace")
                  if memory[slot + PLACES.size:slot + NOTE] == stamp else "called something on another communicator"
                  for slot in self._posted]

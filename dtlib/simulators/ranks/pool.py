@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = ["ENGINES", "run", "shutdown"]
 
 KEPT = 3  # clusters of different sizes
 _pool: dict[int, Cluster] = {}
+_users: Counter[Cluster] = Counter()
 _lock = threading.RLock()
 
 
@@ -38,7 +40,7 @@ def run(program: Callable[..., Any], ranks: int = 4, engine: str = "local", args
 
 
 def shutdown() -> None:
-    """End the processes that ``run`` keeps."""
+    """End the processes that ``run`` keeps, and the runs they are in."""
     with _lock:
         while _pool:
             _pool.popitem()[1].close()
@@ -50,10 +52,17 @@ def _local(program: Callable[..., Any], ranks: int, args: Iterable[Any], network
         cluster = _pool.pop(ranks, None)
         if cluster is None or not cluster.mine:
             cluster = Cluster(ranks)
-        for size in [size for size, kept in _pool.items() if not kept.running][:max(0, len(_pool) - KEPT + 1)]:
+        unused = [size for size, kept in _pool.items() if not _users[kept]]
+        for size in unused[:max(0, len(_pool) - KEPT + 1)]:
             _pool.pop(size).close()
         _pool[ranks] = cluster  # the last one used is the last one to go
+        _users[cluster] += 1
+    try:
         return cluster.run(program, args, network=network, deadline_s=deadline_s)
+    finally:
+        _users[cluster] -= 1
+        if not _users[cluster]:
+            del _users[cluster]
 
 
 def _of(module: str) -> Callable[..., Result]:
@@ -70,6 +79,7 @@ def _forget() -> None:
     global _lock
     _lock = threading.RLock()
     _pool.clear()
+    _users.clear()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no ranks but may import this

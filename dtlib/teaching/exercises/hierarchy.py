@@ -131,7 +131,7 @@ def _missing_piece(schedule: Schedule, group: int) -> str:
     if not elsewhere.any():
         return "No rank has anything from another node: something has to run across."
     if not (end == 1).all(axis=2).any():
-        return "No chunk has the contributions of all ranks anywhere. Sum inside before you sum across."
+        return "No chunk has the contributions of all ranks anywhere. Sum inside before you sum across, and do sum across."
     whole = (end == 1).all(axis=2).reshape(-1, group, end.shape[1]).any(axis=1)  # by node and chunk: some rank has the sum
     if not whole.all():
         return ("The sum of a chunk is in some nodes only: each has to end with all of it. What runs across keeps a part from "

@@ -152,7 +152,7 @@ def _traffic_chart() -> Any:
     points = base.mark_point(size=150, opacity=1, filled=True, clip=True).encode(shape=shape)
     texts = [base.transform_filter(where).mark_text(align=align, dx=dx, dy=dy).encode(text="label:N", color=alt.value(INK))
              for where, align, dx, dy in (  # a label stands where it meets neither the edge nor the line
-                 ("datum.time_s <= 0.1", "left", 11, 0), (f"datum.time_s > {STEP_S}", "center", 0, 16),
+                 ("datum.time_s <= 0.1", "left", 11, 0), (f"datum.time_s > {STEP_S}", "right", 8, 16),
                  (f"datum.time_s > 0.1 && datum.time_s <= {STEP_S}", "right", -11, 0))]
     compute = alt.Chart(alt.NamedData("compute"))
     rule = compute.mark_rule(strokeDash=[2, 3], strokeWidth=1.5).encode(x=alt.X("at:Q"))

@@ -7,6 +7,7 @@ function numberOf(written, unit) {
   let text = written.trim().replace("−", "-");
   if (endsWith(text, unit, butBits)) text = text.slice(0, -unit.length).trimEnd();
   if (unit === "times") text = text.replace(/\s*[x×]$/i, "");
+  if (/^[-+]?0[,_\s]/.test(text)) return NaN; // 0,125 has a comma for a point
   text = text.replace(/[,_\s](?=\d{3}(?!\d))/g, "").replace(/\s*[×x*]\s*10\^/i, "e");
   return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) : NaN;
 }
