@@ -55,6 +55,7 @@ class Cluster:
                         else count("memory_bytes", memory_bytes, at_least=PAGE))
         self.region_bytes = SLOTS_BYTES + -(-memory_bytes // PAGE) * PAGE
         self._owner, self._closed, self._lock = os.getpid(), False, threading.RLock()
+        self._finalizer: weakref.finalize | None = None
         self._runner: int | None = None  # the thread that is in the middle of a run
         self._start()
 
@@ -158,6 +159,8 @@ class Cluster:
 
     def _start(self) -> None:
         self.processes = Processes(self.ranks, self.region_bytes)
+        if self._finalizer is not None:  # of processes that have been closed
+            self._finalizer.detach()
         self._finalizer = weakref.finalize(self, _close_in_owner, self.processes, self._owner)
 
 
