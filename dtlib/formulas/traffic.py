@@ -112,7 +112,7 @@ def traffic(parameters: float, layers: int, hidden: int, batch_tokens: int, *, t
         sent = sent_by_tier("hierarchical", payload_bytes, degrees[kind], near(kind))
         return Traffic(sent.inside, sent.across)
 
-    hop = pipeline_bytes(tokens, hidden, tp) * min(pp - 1, 1)
+    hop = pipeline_bytes(tokens, hidden, tp)
     stages = near("pipeline")
     outside = 0 if stages == pp else 2 if stages == 1 and pp > 2 else 1
     return {"tensor": all_reduced(tensor_payload_bytes(layers / pp, tokens, hidden), "tensor"),

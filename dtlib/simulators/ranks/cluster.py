@@ -77,7 +77,7 @@ class Cluster:
             raise RuntimeError("this Cluster belongs to the process that made it, and this one was forked from it")
         packed = frames.pack((program, tuple(args)))
         with self._lock:  # runs from several threads take turns
-            if self.running:  # in this same thread, which a signal or the collection of garbage has interrupted
+            if self._runner is not None:  # in this same thread, which a signal or the collection of garbage has interrupted
                 raise RuntimeError("this Cluster is in the middle of a run: one that a signal handler starts needs its own")
             try:
                 self._runner = threading.get_ident()
@@ -146,11 +146,6 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def running(self) -> bool:
-        """Whether some thread is in the middle of a run."""
-        return self._runner is not None
 
     @property
     def mine(self) -> bool:

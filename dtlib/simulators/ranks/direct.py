@@ -66,17 +66,19 @@ def _reduce_slices(comm: Comm, call: str, array: np.ndarray, result: np.ndarray,
     """
     start, stop = bounds[comm.rank:comm.rank + 2]
     place, flat, staged = _readable(comm, array, start, stop)
-    target, published, copies = comm.wires.memory.offset_of(result), None, []
+    target, elsewhere = comm.wires.memory.offset_of(result), None
     if target is None:
-        published = comm.empty(result.shape, result.dtype)
-        target, copies = ~comm.wires.memory.offset_of(published), [np.asarray(result).reshape(-1)]
+        published, elsewhere = comm.empty(result.shape, result.dtype), np.asarray(result).reshape(-1)
+        target = ~comm.wires.memory.offset_of(published)  # below 0: only the sums of this rank's slice will lie there
     comm.meeting.meet(call, places=(place, target))
     places, view = [comm.meeting.place(member) for member in range(comm.size)], comm.wires.memory.view
     targets = [target if target >= 0 else ~target for _, target in places]
     parts = [view(at, array.size, array.dtype) for at, _ in places]
     totals = [view(at, array.size, result.dtype) for at in targets]
     parts[comm.rank] = flat
-    copies += [totals[member] for member, (_, target) in enumerate(places) if target >= 0 and member != comm.rank]
+    copies = [totals[member] for member, (_, target) in enumerate(places) if target >= 0 and member != comm.rank]
+    if elsewhere is not None:
+        copies.append(elsewhere)
     for block in _blocks(start, stop, dtype):
         mine = totals[comm.rank][block]
         _fold([part[block] for part in parts], mine, dtype, op, in_place=place == target)
@@ -85,10 +87,10 @@ def _reduce_slices(comm: Comm, call: str, array: np.ndarray, result: np.ndarray,
     comm.meeting.wait()
     del staged
     if min(target for _, target in places) < 0:
-        if published is not None:
+        if elsewhere is not None:
             for member, (first, last) in enumerate(itertools.pairwise(bounds)):
                 if member != comm.rank:
-                    copies[0][first:last] = totals[member][first:last]
+                    elsewhere[first:last] = totals[member][first:last]
         comm.meeting.wait()  # or a result could be changed that others have still to take
 
 
