@@ -1,12 +1,14 @@
-"""Calls a learner's function so that nothing it does stops the notebook: endless loops, exits, floods of output.
+"""Calls a learner's function so that nothing it does stops the notebook: endless loops, exits,
+floods of output.
 
-On the main thread of Linux and macOS a timer signal ends the call, even while it sleeps; should the call disarm the
-timer, a second thread notices. Elsewhere the call runs in a thread that is sent an exception; a thread that sleeps is
-left behind and ends when it wakes.
+On the main thread of Linux and macOS a timer signal ends the call, even while it sleeps; should the
+call disarm the timer, a second thread notices. Elsewhere the call runs in a thread that is sent an
+exception; a thread that sleeps is left behind and ends when it wakes.
 
-The limit of all this: Python acts on a signal or an exception between two of its own instructions. A single call that
-stays in C, such as ``sum(range(10**11))``, runs to its end first, holds up every thread of the process, and only then
-is told that it ran too long. To stop it earlier, restart the kernel.
+The limit of all this: Python acts on a signal or an exception between two of its own instructions.
+A single call that stays in C, such as ``sum(range(10**11))``, runs to its end first, holds up every
+thread of the process, and only then is told that it ran too long. To stop it earlier, restart the
+kernel.
 """
 
 from __future__ import annotations
@@ -30,12 +32,16 @@ KEPT_CHARACTERS = 1000
 
 
 class TimeUp(BaseException):
-    """Raised inside a call that ran past its deadline; not an Exception, so that ``except Exception`` lets it pass."""
+    """Raised inside a call that ran past its deadline; not an Exception, so that ``except
+    Exception`` lets it pass.
+    """
 
 
 @dataclass
 class Outcome:
-    """What came of a call: a value or an error, or neither because it was ``timed_out``; and what it printed first."""
+    """What came of a call: a value or an error, or neither because it was ``timed_out``; and what
+    it printed first.
+    """
 
     value: Any = None
     error: BaseException | None = None
@@ -60,25 +66,31 @@ class _Beginning(io.TextIOBase):
 def call_within(seconds: float, function: Callable[..., Any], *inputs: Any) -> Outcome:
     """``function(*inputs)`` with its standard output caught, stopped after ``seconds``.
 
-    Everything the function raises comes back in the outcome, ``SystemExit`` and its own ``KeyboardInterrupt``
-    included. An interrupt by the user passes through.
+    Everything the function raises comes back in the outcome, ``SystemExit`` and its own
+    ``KeyboardInterrupt`` included. An interrupt by the user passes through.
 
     >>> call_within(1, lambda n: n + 1, 2)
     Outcome(value=3, error=None, timed_out=False, printed='')
     """
-    by_signal = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    by_signal = (
+        hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    )
     beginning = _Beginning()
     with contextlib.redirect_stdout(beginning):
-        outcome = (_call_under_alarm if by_signal else _call_in_thread)(seconds, lambda: function(*inputs))
+        outcome = (_call_under_alarm if by_signal else _call_in_thread)(
+            seconds, lambda: function(*inputs)
+        )
     outcome.printed = beginning.text
     return outcome
 
 
 class _Alarm:
-    """Ends the frames below ``base`` by raising TimeUp in them, again and again; also the timer signal's handler.
+    """Ends the frames below ``base`` by raising TimeUp in them, again and again; also the timer
+    signal's handler.
 
-    A bare ``except:`` in a loop swallows it. So from the second time on it also traces those frames and raises
-    once more some lines later, one line later every time, until an attempt falls outside every ``try``.
+    A bare ``except:`` in a loop swallows it. So from the second time on it also traces those frames
+    and raises once more some lines later, one line later every time, until an attempt falls outside
+    every ``try``.
     """
 
     def __init__(self) -> None:
@@ -126,7 +138,9 @@ class _Interrupt:
 
 @contextlib.contextmanager
 def _handlers(alarm: _Alarm, seconds: float):
-    """Installs the handlers, and puts everything back as it was: an outer timer goes on where it would be."""
+    """Installs the handlers, and puts everything back as it was: an outer timer goes on where it
+    would be.
+    """
     previous = signal.getsignal(signal.SIGINT)
     interrupt = _Interrupt(previous if callable(previous) else signal.default_int_handler)
     tracer, started = sys.gettrace(), time.monotonic()
@@ -152,7 +166,9 @@ def _raise_in(thread: int | None, alarm: _Alarm) -> None:
     import ctypes  # absent where there are no threads
 
     class InThread(TimeUp):
-        """Python builds the exception in the thread that it is raised in: the place to trace that thread."""
+        """Python builds the exception in the thread that it is raised in: the place to trace that
+        thread.
+        """
 
         def __init__(self) -> None:
             super().__init__()
@@ -162,7 +178,9 @@ def _raise_in(thread: int | None, alarm: _Alarm) -> None:
 
 
 class _Watchdog:
-    """The second line of defense on the main thread, for a call that stops the timer, or takes or blocks its signal."""
+    """The second line of defense on the main thread, for a call that stops the timer, or takes or
+    blocks its signal.
+    """
 
     def __init__(self, alarm: _Alarm, seconds: float) -> None:
         self.alarm = alarm
@@ -192,7 +210,9 @@ class _Watchdog:
         if self.bit:
             import ctypes
 
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.main_thread().ident), None)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(threading.main_thread().ident), None
+            )
 
 
 def _run(alarm: _Alarm, outcome: Outcome, work: Callable[[], Any]) -> None:

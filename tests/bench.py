@@ -1,6 +1,8 @@
-"""How fast and how heavy the course is: `make bench`. Prints each figure beside its bar; nothing here is a test.
+"""How fast and how heavy the course is: `make bench`. Prints each figure beside its bar; nothing
+here is a test.
 
-`python -m tests.bench --cold` also clones the repository and times both commands of the README from nothing.
+`python -m tests.bench --cold` also clones the repository and times both commands of the README from
+nothing.
 """
 
 from __future__ import annotations
@@ -16,16 +18,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from dtlib.network import Network
 from dtlib.simulators.clock import time_s
 from dtlib.simulators.collectives import make
-from dtlib.simulators.network import Network
 from dtlib.views import front_end
 from dtlib.views.catalog import EXPLORERS
 from tests import bench_ranks, site
 from tests.bench_report import row
 
-# Every position of every control, forth and back; a change is timed from the event to the end of the drawing, and to
-# the frame that shows it.
+# Every position of every control, forth and back; a change is timed from the event to the end of
+# the drawing, and to the frame that shows it.
 _ANSWER = """async root => {
   const frame = () => new Promise(requestAnimationFrame);
   const drawn = [], shown = [];
@@ -56,13 +58,18 @@ def zipped_kB(text: str) -> float:
 def places() -> Iterator[tuple[str, str]]:
     """Each explorer's name and page."""
     for path in site.pages():
-        for name in re.findall(r'data-explorer="([^"]+)"', (site.SITE / path).read_text(encoding="utf-8")):
+        for name in re.findall(
+            r'data-explorer="([^"]+)"', (site.SITE / path).read_text(encoding="utf-8")
+        ):
             yield name, path
 
 
 def answers() -> None:
     """An explorer answers within a frame, and is ready soon after it comes into view."""
-    print("\nExplorers in Chromium: median (and 9th decile) of every move; ready: first in a fresh window")
+    print(
+        "\nExplorers in Chromium: median (and 9th decile) of every move; ready: first in a fresh "
+        "window"
+    )
     with site.served() as address, site.browser() as chromium:
         for name, path in places():
             with site.visit(chromium, address) as visit:
@@ -73,10 +80,18 @@ def answers() -> None:
                 times = figure.evaluate(_ANSWER)
             if not times["drawn"]:
                 continue
-            median, decile = statistics.median(times["drawn"]), statistics.quantiles(times["drawn"], n=10)[-1]
+            median, decile = (
+                statistics.median(times["drawn"]),
+                statistics.quantiles(times["drawn"], n=10)[-1],
+            )
             row(f"  {name}: drawn", f"{median:.1f} ({decile:.1f}) ms", "<= 17 ms", median <= 17)
             row(f"  {name}: frame that shows it", f"{statistics.median(times['shown']):.1f} ms", "")
-            row(f"  {name}: ready after coming into view", f"{ready_s * 1000:.0f} ms", "<= 1000 ms", ready_s <= 1)
+            row(
+                f"  {name}: ready after coming into view",
+                f"{ready_s * 1000:.0f} ms",
+                "<= 1000 ms",
+                ready_s <= 1,
+            )
 
 
 def weights() -> None:
@@ -86,16 +101,29 @@ def weights() -> None:
     row("  chart code, once a site", f"{chart:.0f} kB", "<= 350 kB", chart <= 350)
     ours = zipped_kB(front_end.page_file("page.js")) + zipped_kB(front_end.page_file("dtlib.css"))
     bare = zipped_kB((site.SITE / "genindex.html").read_text(encoding="utf-8"))
-    states = re.compile(r'<figure class="dt-explorer".*?data-explorer="([^"]+)".*?'
-                        r'(<script type="application/json">.*?</script>)', re.S)
+    states = re.compile(
+        r'<figure class="dt-explorer".*?data-explorer="([^"]+)".*?'
+        r'(<script type="application/json">.*?</script>)',
+        re.S,
+    )
     for path in site.pages():
         text = (site.SITE / path).read_text(encoding="utf-8")
         for name, data in states.findall(text):
             size = zipped_kB(data)
-            row(f"  {name}: {len(list(EXPLORERS[name].states()))} states", f"{size:.0f} kB", "<= 150 kB", size <= 150)
+            row(
+                f"  {name}: {len(list(EXPLORERS[name].states()))} states",
+                f"{size:.0f} kB",
+                "<= 150 kB",
+                size <= 150,
+            )
             text = text.replace(data, "")
         size = zipped_kB(text) + ours - bare
-        row(f"  {path} beyond the bare theme, without states", f"{size:.0f} kB", "<= 100 kB", size <= 100)
+        row(
+            f"  {path} beyond the bare theme, without states",
+            f"{size:.0f} kB",
+            "<= 100 kB",
+            size <= 100,
+        )
 
 
 def simulation() -> None:
@@ -103,7 +131,11 @@ def simulation() -> None:
     print("\nSimulation")
 
     def ring() -> None:
-        time_s(make("all_reduce", "ring", 1024), Network.flat(bandwidth_Bps=50e9, latency_s=1e-6), 2**30)
+        time_s(
+            make("all_reduce", "ring", 1024),
+            Network.flat(bandwidth_Bps=50e9, latency_s=1e-6),
+            2**30,
+        )
 
     taken = sorted(timed(ring) for _ in range(3))[1]
     row("  ring of 1,024 ranks on the clock", f"{taken:.2f} s", "< 2 s", taken < 2)
@@ -121,16 +153,27 @@ def cold() -> None:
     print("\nFrom nothing")
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "course"
-        subprocess.run(["git", "clone", "--quiet", str(Path(__file__).parent.parent), str(clone)], check=True)
-        for target, bar_s, what in (("book", 300, "make serve, to the first page"), ("test", 600, "make test after it")):
+        subprocess.run(
+            ["git", "clone", "--quiet", str(Path(__file__).parent.parent), str(clone)], check=True
+        )
+        for target, bar_s, what in (
+            ("book", 300, "make serve, to the first page"),
+            ("test", 600, "make test after it"),
+        ):
             command = ["make", target]
-            taken = timed(lambda c=command: subprocess.run(c, cwd=clone, check=True, stdout=subprocess.DEVNULL))
+            taken = timed(
+                lambda c=command: subprocess.run(
+                    c, cwd=clone, check=True, stdout=subprocess.DEVNULL
+                )
+            )
             row(f"  {what}", f"{taken:.0f} s", f"< {bar_s} s", taken < bar_s)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cold", action="store_true", help="also time both commands on a fresh clone")
+    parser.add_argument(
+        "--cold", action="store_true", help="also time both commands on a fresh clone"
+    )
     asked = parser.parse_args()
     print(f"Python {sys.version.split()[0]}")
     weights()

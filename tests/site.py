@@ -18,8 +18,15 @@ from tools.browser import executable
 SITE = Path(__file__).parent.parent / "_build" / "html"
 WIDE, NARROW = 1300, 375
 # Chromium's own calls home would be refused without a network, and as root it needs no sandbox.
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
@@ -50,7 +57,11 @@ def browser() -> Iterator[Browser]:
 
 def pages() -> list[str]:
     """Every page of the site, by its path."""
-    return sorted(str(page.relative_to(SITE).as_posix()) for page in SITE.rglob("*.html") if "_static" not in page.parts)
+    return sorted(
+        str(page.relative_to(SITE).as_posix())
+        for page in SITE.rglob("*.html")
+        if "_static" not in page.parts
+    )
 
 
 @dataclass
@@ -64,12 +75,29 @@ class Visit:
     def __post_init__(self) -> None:
         page = self.page
         page.on("pageerror", lambda error: self.faults.append(f"exception: {error}"))
-        page.on("console", lambda message: message.type in ("error", "warning")
-                and self.faults.append(f"console {message.type}: {message.text}"))
-        page.on("requestfailed", lambda request: self.faults.append(f"request failed: {request.url}"))
-        page.on("response", lambda answer: answer.status >= 400 and self.faults.append(f"{answer.status}: {answer.url}"))
-        page.on("request", lambda request: not request.url.startswith((self.address, "data:", "blob:"))
-                and self.faults.append(f"asked another host: {request.url}"))
+        page.on(
+            "console",
+            lambda message: (
+                message.type in ("error", "warning")
+                and self.faults.append(f"console {message.type}: {message.text}")
+            ),
+        )
+        page.on(
+            "requestfailed", lambda request: self.faults.append(f"request failed: {request.url}")
+        )
+        page.on(
+            "response",
+            lambda answer: (
+                answer.status >= 400 and self.faults.append(f"{answer.status}: {answer.url}")
+            ),
+        )
+        page.on(
+            "request",
+            lambda request: (
+                not request.url.startswith((self.address, "data:", "blob:"))
+                and self.faults.append(f"asked another host: {request.url}")
+            ),
+        )
 
     def open(self, path: str) -> None:
         """Go to a page and wait until it asks for nothing more."""
@@ -84,9 +112,14 @@ class Visit:
 
 
 @contextmanager
-def visit(chromium: Browser, address: str, *, width: int = WIDE, dark: bool = False, **context: Any) -> Iterator[Visit]:
+def visit(
+    chromium: Browser, address: str, *, width: int = WIDE, dark: bool = False, **context: Any
+) -> Iterator[Visit]:
     """A fresh window of this width."""
-    window = chromium.new_context(viewport={"width": width, "height": 900},
-                                  color_scheme="dark" if dark else "light", **context)
+    window = chromium.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme="dark" if dark else "light",
+        **context,
+    )
     yield Visit(window.new_page(), address)
     window.close()

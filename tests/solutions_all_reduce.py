@@ -6,8 +6,12 @@ import numpy as np
 
 from dtlib.simulators.schedule import Transfer
 
-NUMBERS = {"check_ring_steps": 126, "check_ring_bytes": 2 * 127 / 128 * 2 * 405e9 / 128,
-           "check_bus_bandwidth": 237.21, "check_balance": 16e6}
+NUMBERS = {
+    "check_ring_steps": 126,
+    "check_ring_bytes": 2 * 127 / 128 * 2 * 405e9 / 128,
+    "check_bus_bandwidth": 237.21,
+    "check_balance": 16e6,
+}
 
 
 def ring(ranks):
@@ -23,7 +27,9 @@ def ring_to_the_left(ranks):
     rank = np.arange(ranks)
     for phase in (0, 1):
         for step in range(ranks - 1):
-            yield Transfer(rank, (rank - 1) % ranks, (rank + step - phase) % ranks, reduce=phase == 0)
+            yield Transfer(
+                rank, (rank - 1) % ranks, (rank + step - phase) % ranks, reduce=phase == 0
+            )
 
 
 def choose(payload_bytes):
@@ -74,7 +80,7 @@ def gathers_off_by_one_chunk(ranks):
 
 def one_step_short_of_a_sum(ranks):
     steps = list(ring(ranks))
-    yield from steps[: ranks - 2] + steps[ranks - 1:]
+    yield from steps[: ranks - 2] + steps[ranks - 1 :]
 
 
 def one_step_too_many_in_a_sum(ranks):
@@ -88,7 +94,7 @@ def both_ways(ranks):
     """Sends each chunk to the left as well, so that a sum meets what it contains."""
     for step in no_all_gather(ranks):
         yield step + [t._replace(destination=(t.source - 1) % ranks) for t in step]
-    yield from list(ring(ranks))[ranks - 1:]
+    yield from list(ring(ranks))[ranks - 1 :]
 
 
 def one_copy_short(ranks):
@@ -103,7 +109,9 @@ def one_copy_too_many(ranks):
 def naive(ranks):
     """Right, and dear."""
     if ranks > 1:
-        yield [Transfer(r, 0, chunk, reduce=True) for r in range(1, ranks) for chunk in range(ranks)]
+        yield [
+            Transfer(r, 0, chunk, reduce=True) for r in range(1, ranks) for chunk in range(ranks)
+        ]
         yield [Transfer(0, r, chunk) for r in range(1, ranks) for chunk in range(ranks)]
 
 
@@ -124,7 +132,10 @@ def directly(ranks):
     """Right, and in as few bytes, but everyone talks to everyone."""
     for reduce in (True, False):
         for far in range(1, ranks):
-            yield [Transfer(r, (r + far) % ranks, (r + far) % ranks if reduce else r, reduce) for r in range(ranks)]
+            yield [
+                Transfer(r, (r + far) % ranks, (r + far) % ranks if reduce else r, reduce)
+                for r in range(ranks)
+            ]
 
 
 # Each wrong ring, and a part of the hint that is its own.

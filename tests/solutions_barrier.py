@@ -1,5 +1,6 @@
-"""Reference solutions of *A step is a barrier*, written as a student would: none of them calls dtlib."""
-
+"""Reference solutions of *A step is a barrier*, written as a student would: none of them calls
+dtlib.
+"""
 
 slow_rank_s = 10 / 0.8
 defect_share = 1 - 0.9 ** (1 / 16_384)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from dtlib.simulators.collectives import across, inside, ring_all_gather, ring_all_reduce, ring_reduce_scatter
+from dtlib.simulators.collectives import (
+    across,
+    inside,
+    ring_all_gather,
+    ring_all_reduce,
+    ring_reduce_scatter,
+)
 from dtlib.units import MiB
 
-NUMBERS = {"check_ratio": 18, "check_leaving": 2 * 15 / 16 * 10e9 / 8, "check_two_tiers": 1e3 * (14e9 / 450e9 + 1.5e9 / 50e9)}
+NUMBERS = {
+    "check_ratio": 18,
+    "check_leaving": 2 * 15 / 16 * 10e9 / 8,
+    "check_two_tiers": 1e3 * (14e9 / 450e9 + 1.5e9 / 50e9),
+}
 
 
 def hierarchical(ranks, group):

@@ -1,4 +1,6 @@
-"""Reference solutions of the exercises of *One machine*, written as a reader would: plain arithmetic, without dtlib."""
+"""Reference solutions of the exercises of *One machine*, written as a reader would: plain
+arithmetic, without dtlib.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What every page of the book keeps to, as functions from a page to complaints: no complaint, no objection."""
+"""What every page of the book keeps to, as functions from a page to complaints: no complaint, no
+objection.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,47 @@ from dtlib.views.prediction import Prediction
 MOST_WORDS, MOST_CODE_CELLS, MEDIAN_LINES, NINTH_DECILE_LINES, FEWEST_EXERCISES = 2000, 25, 4, 10, 3
 WIDEST_LINE = 90  # what the page shows without scrolling
 CLOSING = ("Exercises", "Summary", "Sources", "Next")
-# A title says what happens or what the reader does; this is the list of verbs that titles use so far.
-VERBS = frozenset((
-    "add", "ask", "cost", "count", "cut", "divide", "fit", "hold", "is", "launch", "measure", "meet", "share",
-    "split", "sum", "take", "time", "train", "wait", "adds", "asks", "costs", "counts", "cuts", "divides",
-    "fits", "holds", "measures", "meets", "shares", "splits", "sums", "takes", "trains", "waits",
-))
+# A title says what happens or what the reader does; this is the list of verbs that titles use so
+# far.
+VERBS = frozenset(
+    (
+        "add",
+        "ask",
+        "cost",
+        "count",
+        "cut",
+        "divide",
+        "fit",
+        "hold",
+        "is",
+        "launch",
+        "measure",
+        "meet",
+        "share",
+        "split",
+        "sum",
+        "take",
+        "time",
+        "train",
+        "wait",
+        "adds",
+        "asks",
+        "costs",
+        "counts",
+        "cuts",
+        "divides",
+        "fits",
+        "holds",
+        "measures",
+        "meets",
+        "shares",
+        "splits",
+        "sums",
+        "takes",
+        "trains",
+        "waits",
+    )
+)
 SKIPPING_TAGS = re.compile(r"skip|raises-exception|nbval-raises|ignore-output", re.IGNORECASE)
 MYST_ONLY = re.compile(r"^(`{3,}|:{3,})\{|\{[\w:-]+\}`|\\begin\{", re.MULTILINE)
 MARKDOWN = MarkdownIt("commonmark").enable("table")
@@ -61,8 +98,11 @@ def text_of(path: Path) -> str:
 def headings(markdown: str) -> list[tuple[int, str]]:
     """(level, text) of each heading; code blocks hold none."""
     tokens = MARKDOWN.parse(markdown)
-    return [(int(token.tag[1]), tokens[place + 1].content)
-            for place, token in enumerate(tokens) if token.type == "heading_open"]
+    return [
+        (int(token.tag[1]), tokens[place + 1].content)
+        for place, token in enumerate(tokens)
+        if token.type == "heading_open"
+    ]
 
 
 def slug(heading: str) -> str:
@@ -84,7 +124,9 @@ def targets(markdown: str) -> Iterator[Target]:
                 yield Target("link", str(token.attrGet("href")), inline[place + 1].content)
             elif token.type == "image":
                 yield Target("image", str(token.attrGet("src")), token.content)
-        html = "".join(t.content for t in [block, *inline] if t.type in ("html_block", "html_inline"))
+        html = "".join(
+            t.content for t in [block, *inline] if t.type in ("html_block", "html_inline")
+        )
         for tag in re.findall(r"<img\b[^>]*>", html):
             alt = re.search(r'\balt="([^"]*)"', tag)
             yield Target("image", re.search(r'\bsrc="([^"]*)"', tag)[1], alt[1] if alt else "")
@@ -130,7 +172,9 @@ def hygiene_complaints(notebook: Any) -> Iterator[str]:
 
 def words(markdown: str) -> int:
     """Words a reader reads: addresses of links and signs that stand alone are none."""
-    return sum(bool(re.search(r"\w", word)) for word in re.sub(r"\]\([^)]*\)", "]", markdown).split())
+    return sum(
+        bool(re.search(r"\w", word)) for word in re.sub(r"\]\([^)]*\)", "]", markdown).split()
+    )
 
 
 def size_complaints(notebook: Any) -> Iterator[str]:
@@ -146,8 +190,11 @@ def size_complaints(notebook: Any) -> Iterator[str]:
         yield f"the ninth decile of code cells is {np.percentile(lines, 90):g} lines, at most {NINTH_DECILE_LINES}"
     for cell in code:
         hidden = "hide-input" in cell.metadata.get("tags", [])
-        yield from (f"a line of code has {len(line)} characters, at most {WIDEST_LINE}: {line.strip()[:40]}"
-                    for line in cell.source.splitlines() if len(line) > WIDEST_LINE and not hidden)
+        yield from (
+            f"a line of code has {len(line)} characters, at most {WIDEST_LINE}: {line.strip()[:40]}"
+            for line in cell.source.splitlines()
+            if len(line) > WIDEST_LINE and not hidden
+        )
 
 
 def tag_complaints(notebook: Any) -> Iterator[str]:
@@ -155,7 +202,10 @@ def tag_complaints(notebook: Any) -> Iterator[str]:
     code = cells(notebook, "code")
     names = imported("\n".join(cell.source for cell in code))
     for number, cell in enumerate(code):
-        view = isinstance(shown(cell, names), (Explorer, Prediction, FunctionType)) and "\n" not in cell.source.strip()
+        view = (
+            isinstance(shown(cell, names), (Explorer, Prediction, FunctionType))
+            and "\n" not in cell.source.strip()
+        )
         wanted = ["remove-input"] if view else ["hide-input"] if number == 0 else []
         if list(cell.metadata.get("tags", [])) != wanted:
             yield f"the cell {cell.source[:30]!r} has the tags {cell.metadata.get('tags', [])}, not {wanted}"
@@ -173,8 +223,13 @@ def opening_complaints(notebook: Any) -> Iterator[str]:
     if not re.search(r"^\*\*Time\W*\*\*.*\d+ minutes", first.source, re.MULTILINE):
         yield "the time is not given in minutes"
     second = others[0] if others else None
-    if second is None or second.cell_type != "code" or not all(
-            isinstance(line, (ast.Import, ast.ImportFrom)) for line in ast.parse(second.source).body):
+    if (
+        second is None
+        or second.cell_type != "code"
+        or not all(
+            isinstance(line, (ast.Import, ast.ImportFrom)) for line in ast.parse(second.source).body
+        )
+    ):
         yield "the second cell is not imports only"
 
 
@@ -186,10 +241,12 @@ def sections(notebook: Any) -> dict[str, str]:
 
 def section_complaints(notebook: Any) -> Iterator[str]:
     found = sections(notebook)
-    if tuple(found)[-len(CLOSING):] != CLOSING:
+    if tuple(found)[-len(CLOSING) :] != CLOSING:
         yield f"the last sections are not {', '.join(CLOSING)}"
     for heading, text in found.items():
-        if heading not in CLOSING and not re.search(r"^> \*\*Takeaway\.\*\* \S", text, re.MULTILINE):
+        if heading not in CLOSING and not re.search(
+            r"^> \*\*Takeaway\.\*\* \S", text, re.MULTILINE
+        ):
             yield f"section {heading!r} has no takeaway"
     if "bibliography.ipynb" not in found.get("Sources", ""):
         yield "the sources do not link to the bibliography"
@@ -201,11 +258,17 @@ def imported(code: str) -> dict[str, Any]:
     for line in ast.walk(ast.parse(code)):
         if isinstance(line, ast.ImportFrom):
             module = importlib.import_module(str(line.module))
-            names |= {alias.asname or alias.name: getattr(module, alias.name, None) for alias in line.names}
+            names |= {
+                alias.asname or alias.name: getattr(module, alias.name, None)
+                for alias in line.names
+            }
         elif isinstance(line, ast.Import):
-            names |= {alias.asname or alias.name.partition(".")[0]:
-                      importlib.import_module(alias.name if alias.asname else alias.name.partition(".")[0])
-                      for alias in line.names}
+            names |= {
+                alias.asname or alias.name.partition(".")[0]: importlib.import_module(
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+                for alias in line.names
+            }
     return names
 
 
@@ -233,7 +296,10 @@ def view_complaints(notebook: Any) -> Iterator[str]:
         yield "an explorer is shown before the first prediction"
     used = "\n".join(cell.source for cell in code)
     for name, thing in names.items():
-        if isinstance(thing, (Explorer, Prediction, Exercise)) and len(re.findall(rf"\b{name}\b", used)) < 2:
+        if (
+            isinstance(thing, (Explorer, Prediction, Exercise))
+            and len(re.findall(rf"\b{name}\b", used)) < 2
+        ):
             yield f"{name} is imported and not used"
 
 
@@ -254,26 +320,68 @@ def exercise_complaints(notebook: Any) -> Iterator[str]:
 
 def chapter_complaints(notebook: Any) -> list[str]:
     """Everything a chapter is asked, but its links."""
-    checks = (hygiene_complaints, size_complaints, tag_complaints, opening_complaints, section_complaints,
-              view_complaints, exercise_complaints)
+    checks = (
+        hygiene_complaints,
+        size_complaints,
+        tag_complaints,
+        opening_complaints,
+        section_complaints,
+        view_complaints,
+        exercise_complaints,
+    )
     return [complaint for check in checks for complaint in check(notebook)]
 
 
-GREEK = frozenset((
-    "alpha", "beta", "gamma", "delta", "epsilon", "eta", "theta", "kappa", "lambda", "mu", "nu", "xi", "pi",
-    "rho", "sigma", "tau", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi",
-    "Sigma", "Phi", "Psi", "Omega",
-))
+GREEK = frozenset(
+    (
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "eta",
+        "theta",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+        "pi",
+        "rho",
+        "sigma",
+        "tau",
+        "phi",
+        "chi",
+        "psi",
+        "omega",
+        "Gamma",
+        "Delta",
+        "Theta",
+        "Lambda",
+        "Xi",
+        "Pi",
+        "Sigma",
+        "Phi",
+        "Psi",
+        "Omega",
+    )
+)
 
 
 def formulas(markdown: str) -> Iterator[str]:
     """The formulas of a page, without code and without the words in them."""
     text = re.sub(r"```.*?```|`[^`]*`", "", markdown, flags=re.DOTALL)
-    for block, inline in re.findall(r"\$\$(.+?)\$\$|(?<![\\$])\$([^$\n]+?)\$", text, flags=re.DOTALL):
+    for block, inline in re.findall(
+        r"\$\$(.+?)\$\$|(?<![\\$])\$([^$\n]+?)\$", text, flags=re.DOTALL
+    ):
         yield re.sub(r"\\(?:text|mathrm|operatorname|mathbf)\{[^}]*\}", " ", block or inline)
 
 
 def symbols(markdown: str) -> set[str]:
     """Letters, Latin and Greek, that stand for something in the formulas of a page."""
-    found = {token for formula in formulas(markdown) for token in re.findall(r"\\[A-Za-z]+|[A-Za-z]", formula)}
+    found = {
+        token
+        for formula in formulas(markdown)
+        for token in re.findall(r"\\[A-Za-z]+|[A-Za-z]", formula)
+    }
     return {token for token in found if len(token) == 1 or token[1:] in GREEK}

@@ -1,4 +1,6 @@
-"""Parameter counts against published ones, FLOPs against matrices multiplied one by one, partitions, divisibility."""
+"""Parameter counts against published ones, FLOPs against matrices multiplied one by one,
+partitions, divisibility.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ from dtlib.formulas.utilization import mfu
 ROWS = (Path(__file__).parent / "data" / "ledger.csv").read_text(encoding="utf-8").splitlines()
 LEDGER = {row["id"]: row for row in csv.DictReader(ROWS)}
 
-# Totals printed with the checkpoints; typed here once more, so that a slip in models.toml does not pass.
+# Totals printed with the checkpoints; typed here once more, so that a slip in models.toml does not
+# pass.
 EXACT = {
     "GPT-2": 124_439_808,
     "Llama-2-7B": 6_738_415_616,
@@ -47,7 +50,9 @@ EXACT = {
     "Mixtral-8x7B": 46_702_792_704,
     "DeepSeek-V3": 671_026_419_200,
 }
-SMALL = Architecture(layers=2, hidden=8, vocab=10, attention=Attention(heads=4, kv_heads=2, head_dim=2), ffn=16)
+SMALL = Architecture(
+    layers=2, hidden=8, vocab=10, attention=Attention(heads=4, kv_heads=2, head_dim=2), ffn=16
+)
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -71,7 +76,9 @@ def test_parts_add_up_and_active_is_total_without_experts(name):
 
 
 def tensors(arch: Architecture):
-    """Every weight of an architecture with ordinary attention, one by one: (matrix?, elements, used by a token?)."""
+    """Every weight of an architecture with ordinary attention, one by one: (matrix?, elements, used
+    by a token?).
+    """
     attention, hidden = arch.attention, arch.hidden
     width, kv_width = attention.heads * attention.head_dim, attention.kv_heads * attention.head_dim
     yield False, arch.vocab * hidden, True
@@ -80,23 +87,49 @@ def tensors(arch: Architecture):
     for layer in range(arch.layers):
         yield from ((False, hidden * (1 if arch.norm == "rms" else 2), True) for _ in "12")
         yield from ((True, hidden * each, True) for each in (width, kv_width, kv_width, width))
-        yield from ((False, each * attention.qkv_bias, True) for each in (width, kv_width, kv_width))
+        yield from (
+            (False, each * attention.qkv_bias, True) for each in (width, kv_width, kv_width)
+        )
         yield False, hidden * attention.output_bias, True
         copies, ffn = [True], arch.ffn
         if arch.experts and layer >= arch.experts.dense_layers:
             moe, ffn = arch.experts, arch.experts.expert_ffn
-            copies = [index < moe.experts_per_token for index in range(moe.experts)] + [True] * moe.shared_experts
+            copies = [index < moe.experts_per_token for index in range(moe.experts)] + [
+                True
+            ] * moe.shared_experts
             yield True, hidden * moe.experts, True
-        yield from ((True, hidden * ffn, used) for used in copies for _ in range(3 if arch.gated else 2))
+        yield from (
+            (True, hidden * ffn, used) for used in copies for _ in range(3 if arch.gated else 2)
+        )
         if arch.mlp_bias and copies == [True]:  # a dense MLP: gate and up, or one matrix, then down
-            yield from ((False, each, True) for each in ([ffn, ffn, hidden] if arch.gated else [ffn, hidden]))
+            yield from (
+                (False, each, True)
+                for each in ([ffn, ffn, hidden] if arch.gated else [ffn, hidden])
+            )
 
 
-VARIANTS = [replace(SMALL, gated=gated, tied=tied, norm=norm, experts=experts, mlp_bias=bias,
-                    attention=Attention(heads=4, kv_heads=kv, head_dim=3, qkv_bias=bias, output_bias=bias))
-            for gated, tied, norm, kv, bias, experts in product(
-                (True, False), (True, False), ("rms", "layer"), (1, 4), (True, False),
-                (None, Experts(experts=5, experts_per_token=2, expert_ffn=6, shared_experts=1, dense_layers=1)))]
+VARIANTS = [
+    replace(
+        SMALL,
+        gated=gated,
+        tied=tied,
+        norm=norm,
+        experts=experts,
+        mlp_bias=bias,
+        attention=Attention(heads=4, kv_heads=kv, head_dim=3, qkv_bias=bias, output_bias=bias),
+    )
+    for gated, tied, norm, kv, bias, experts in product(
+        (True, False),
+        (True, False),
+        ("rms", "layer"),
+        (1, 4),
+        (True, False),
+        (
+            None,
+            Experts(experts=5, experts_per_token=2, expert_ffn=6, shared_experts=1, dense_layers=1),
+        ),
+    )
+]
 
 
 @pytest.mark.parametrize("arch", VARIANTS)
@@ -110,14 +143,20 @@ def test_counts_equal_the_tensors_one_by_one(arch):
     for causal in (True, False):
         pairs = sum(1 for i in range(seq_len) for j in range(seq_len) if j <= i or not causal)
         flops = seq_len * 2 * (multiplied + head) + arch.layers * pairs * 2 * (width + width)
-        assert forward_flops_per_token(arch, seq_len, causal=causal) * seq_len == pytest.approx(flops)
-        assert training_flops_per_token(arch, seq_len, causal=causal) == pytest.approx(3 * flops / seq_len)
+        assert forward_flops_per_token(arch, seq_len, causal=causal) * seq_len == pytest.approx(
+            flops
+        )
+        assert training_flops_per_token(arch, seq_len, causal=causal) == pytest.approx(
+            3 * flops / seq_len
+        )
 
 
 def test_a_tied_head_counts_once_and_still_costs_flops():
     tied = replace(SMALL, tied=True)
     assert parameters(SMALL) - parameters(tied) == 80
-    assert forward_flops_per_token(tied, 4, causal=True) == forward_flops_per_token(SMALL, 4, causal=True)
+    assert forward_flops_per_token(tied, 4, causal=True) == forward_flops_per_token(
+        SMALL, 4, causal=True
+    )
 
 
 def test_memory_of_experts_follows_all_and_flops_the_active_ones():
@@ -126,13 +165,23 @@ def test_memory_of_experts_follows_all_and_flops_the_active_ones():
     base = replace(SMALL, experts=few)
     router = 8 * 8 * 2
     assert parameters(more) - parameters(base) == 8 * 3 * 8 * 16 * 2 + router
-    extra = forward_flops_per_token(more, 4, causal=True) - forward_flops_per_token(base, 4, causal=True)
+    extra = forward_flops_per_token(more, 4, causal=True) - forward_flops_per_token(
+        base, 4, causal=True
+    )
     assert extra == 2 * router
 
 
 def test_latent_attention_tensor_by_tensor():
-    latent = LatentAttention(heads=128, query_rank=1536, kv_rank=512, content_dim=128, rope_dim=64, value_dim=128)
-    shapes = [(1536, 7168), (128 * 192, 1536), (512 + 64, 7168), (128 * 256, 512), (7168, 128 * 128)]
+    latent = LatentAttention(
+        heads=128, query_rank=1536, kv_rank=512, content_dim=128, rope_dim=64, value_dim=128
+    )
+    shapes = [
+        (1536, 7168),
+        (128 * 192, 1536),
+        (512 + 64, 7168),
+        (128 * 256, 512),
+        (7168, 128 * 128),
+    ]
     assert latent.matrices(7168) == sum(rows * columns for rows, columns in shapes)
     assert latent.vectors(7168) == 1536 + 512
     assert latent.score_width == 128 * 192 + 128 * 128
@@ -152,7 +201,9 @@ def test_causal_attention_must_be_named_and_halves_the_scores():
 def test_flops_of_an_array_of_sequence_lengths():
     lengths = np.array([1, 128, 8192])
     curve = training_flops_per_token(SMALL, lengths, causal=False)
-    assert curve.tolist() == [training_flops_per_token(SMALL, int(n), causal=False) for n in lengths]
+    assert curve.tolist() == [
+        training_flops_per_token(SMALL, int(n), causal=False) for n in lengths
+    ]
 
 
 def test_six_n_is_close_to_the_exact_count_and_reproduces_the_ledger():
@@ -165,9 +216,10 @@ def test_six_n_is_close_to_the_exact_count_and_reproduces_the_ledger():
 
 # Utilization
 
+
 def test_mfu_takes_the_dense_peak():
     assert round(mfu(420e12, 989.5e12), 4) == 0.4245
-    run, chip = registry.run("Llama-3-405B"), registry.accelerator("H100-SXM")
+    run, chip = registry.training_run("Llama-3-405B"), registry.accelerator("H100-SXM")
     expected = pytest.approx(float(LEDGER["L32"]["value"]), abs=1e-3)
     assert mfu(run["achieved"], chip.facts["peak_bf16"]) == expected
     assert mfu(400e12, chip.peak_bf16_FLOPs) == expected
@@ -181,12 +233,15 @@ def test_mfu_refuses_a_sparse_peak():
 
 
 def test_mfu_above_one_is_refused():
-    with pytest.raises(ValueError, match=r"peak_FLOPs must be at least achieved_FLOPs, got 1.0 for 2.0"):
+    with pytest.raises(
+        ValueError, match=r"peak_FLOPs must be at least achieved_FLOPs, got 1.0 for 2.0"
+    ):
         mfu(2.0, 1.0)
     assert mfu(np.array([100e12, 494.5e12]), 989e12)[1] == 0.5
 
 
 # Divisibility and partitions
+
 
 def test_52_heads_on_8_ranks_names_both_numbers_before_anything_is_computed(monkeypatch):
     arch = replace(SMALL, attention=Attention(heads=52, kv_heads=52, head_dim=2), ffn=20)
@@ -208,7 +263,9 @@ def test_tensor_shards():
     with pytest.raises(ValueError, match="tp=4 is not divisible by kv_heads=3"):
         tensor_shard(replace(SMALL, attention=Attention(heads=12, kv_heads=3, head_dim=2)), 4)
     with pytest.raises(ValueError, match="expert_ffn=6 is not divisible by tp=4"):
-        tensor_shard(replace(SMALL, experts=Experts(experts=2, experts_per_token=1, expert_ffn=6)), 4)
+        tensor_shard(
+            replace(SMALL, experts=Experts(experts=2, experts_per_token=1, expert_ffn=6)), 4
+        )
 
 
 def test_partition_of_30_layers_on_4_stages():
@@ -234,13 +291,19 @@ def test_partitions_are_complete_disjoint_and_even(items, parts):
 
 # Seeded faults: a count with the usual mistake does not pass as the published one.
 
-@pytest.mark.parametrize("mistake", [
-    lambda arch: replace(arch, gated=False),
-    lambda arch: replace(arch, tied=True),
-    lambda arch: replace(arch, norm="layer"),
-    lambda arch: replace(arch, attention=replace(arch.attention, kv_heads=arch.attention.heads)),
-    lambda arch: replace(arch, attention=replace(arch.attention, qkv_bias=True)),
-])
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda arch: replace(arch, gated=False),
+        lambda arch: replace(arch, tied=True),
+        lambda arch: replace(arch, norm="layer"),
+        lambda arch: replace(
+            arch, attention=replace(arch.attention, kv_heads=arch.attention.heads)
+        ),
+        lambda arch: replace(arch, attention=replace(arch.attention, qkv_bias=True)),
+    ],
+)
 def test_the_usual_mistakes_change_the_count(mistake):
     assert parameters(mistake(architecture("Llama-2-70B"))) != EXACT["Llama-2-70B"]
 
@@ -279,12 +342,15 @@ def test_bad_counts_name_the_parameter_and_the_value(name, bad):
 
 
 @pytest.mark.parametrize("bad", BAD_QUANTITY, ids=repr)
-@pytest.mark.parametrize(("name", "call"), [
-    ("parameters", lambda bad: six_n_flops(bad, 1)),
-    ("tokens", lambda bad: six_n_flops(1, bad)),
-    ("achieved_FLOPs", lambda bad: mfu(bad, 1e12)),
-    ("peak_FLOPs", lambda bad: mfu(1e12, bad)),
-])
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("parameters", lambda bad: six_n_flops(bad, 1)),
+        ("tokens", lambda bad: six_n_flops(1, bad)),
+        ("achieved_FLOPs", lambda bad: mfu(bad, 1e12)),
+        ("peak_FLOPs", lambda bad: mfu(1e12, bad)),
+    ],
+)
 def test_bad_quantities_name_the_parameter_and_the_value(name, call, bad):
     with pytest.raises((TypeError, ValueError), match=f"^{name} must") as error:
         call(bad)
@@ -292,29 +358,57 @@ def test_bad_quantities_name_the_parameter_and_the_value(name, call, bad):
 
 
 @pytest.mark.parametrize("bad", [*BAD, "Llama-2-70B"], ids=repr)
-@pytest.mark.parametrize("call", [
-    parameters, active_parameters, lambda bad: parameters_by_part(bad, active=True), lambda bad: tensor_shard(bad, 1),
-    lambda bad: forward_flops_per_token(bad, 1, causal=True), lambda bad: training_flops_per_token(bad, 1, causal=True),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        parameters,
+        active_parameters,
+        lambda bad: parameters_by_part(bad, active=True),
+        lambda bad: tensor_shard(bad, 1),
+        lambda bad: forward_flops_per_token(bad, 1, causal=True),
+        lambda bad: training_flops_per_token(bad, 1, causal=True),
+    ],
+)
 def test_what_is_not_an_architecture_is_refused(call, bad):
     with pytest.raises(TypeError, match="^arch must be an Architecture") as error:
         call(bad)
     assert repr(bad) in str(error.value)
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: architecture("Llama-4"), "model must be one of .*'Llama-2-70B'.*got 'Llama-4'"),
-    (lambda: Attention(heads=52, kv_heads=8, head_dim=128), "heads=52 is not divisible by kv_heads=8"),
-    (lambda: Experts(experts=8, experts_per_token=9, expert_ffn=1), "experts_per_token must be at most 8, got 9"),
-    (lambda: replace(SMALL, experts=Experts(8, 2, 1, dense_layers=3)), "dense_layers must be at most 2, got 3"),
-    (lambda: replace(SMALL, norm="batch"), "norm must be one of 'rms', 'layer', got 'batch'"),
-    (lambda: replace(SMALL, gated=1), "gated must be one of True, False, got 1"),
-    (lambda: replace(SMALL, positions=-1), "positions must be at least 0, got -1"),
-    (lambda: replace(SMALL, attention=4), "attention must be an Attention or a LatentAttention, got 4"),
-    (lambda: replace(SMALL, experts=8), "experts must be an Experts, .*or None, got 8"),
-    (lambda: forward_flops_per_token(SMALL, 8, causal=1), "causal must be one of True, False, got 1"),
-    (lambda: parameters_by_part(SMALL, active="yes"), "active must be one of True, False, got 'yes'"),
-])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: architecture("Llama-4"), "model must be one of .*'Llama-2-70B'.*got 'Llama-4'"),
+        (
+            lambda: Attention(heads=52, kv_heads=8, head_dim=128),
+            "heads=52 is not divisible by kv_heads=8",
+        ),
+        (
+            lambda: Experts(experts=8, experts_per_token=9, expert_ffn=1),
+            "experts_per_token must be at most 8, got 9",
+        ),
+        (
+            lambda: replace(SMALL, experts=Experts(8, 2, 1, dense_layers=3)),
+            "dense_layers must be at most 2, got 3",
+        ),
+        (lambda: replace(SMALL, norm="batch"), "norm must be one of 'rms', 'layer', got 'batch'"),
+        (lambda: replace(SMALL, gated=1), "gated must be one of True, False, got 1"),
+        (lambda: replace(SMALL, positions=-1), "positions must be at least 0, got -1"),
+        (
+            lambda: replace(SMALL, attention=4),
+            "attention must be an Attention or a LatentAttention, got 4",
+        ),
+        (lambda: replace(SMALL, experts=8), "experts must be an Experts, .*or None, got 8"),
+        (
+            lambda: forward_flops_per_token(SMALL, 8, causal=1),
+            "causal must be one of True, False, got 1",
+        ),
+        (
+            lambda: parameters_by_part(SMALL, active="yes"),
+            "active must be one of True, False, got 'yes'",
+        ),
+    ],
+)
 def test_architectures_that_cannot_be_are_refused(make, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make()
@@ -323,15 +417,26 @@ def test_architectures_that_cannot_be_are_refused(make, message):
 def test_a_gated_mlp_has_two_biases_as_wide_as_itself():
     for gated, biases in ((True, 16 + 16 + 8), (False, 16 + 8)):
         plain = replace(SMALL, gated=gated)
-        assert parameters(replace(plain, mlp_bias=True)) - parameters(plain) == SMALL.layers * biases
+        assert (
+            parameters(replace(plain, mlp_bias=True)) - parameters(plain) == SMALL.layers * biases
+        )
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: six_n_flops(1e308, 1), "^parameters must be finite"),
-    (lambda: six_n_flops(np.ones(3), np.ones(2)), "the shapes of parameters .3,. and tokens .2,. do not broadcast"),
-    (lambda: mfu(4e14, 2.5), r"^peak_FLOPs must be at least achieved_FLOPs, got 2\.5 for 4"),
-    (lambda: forward_flops_per_token(SMALL, np.array([2**63 - 1]), causal=True), "^seq_len must be at most"),
-])
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: six_n_flops(1e308, 1), "^parameters must be finite"),
+        (
+            lambda: six_n_flops(np.ones(3), np.ones(2)),
+            "the shapes of parameters .3,. and tokens .2,. do not broadcast",
+        ),
+        (lambda: mfu(4e14, 2.5), r"^peak_FLOPs must be at least achieved_FLOPs, got 2\.5 for 4"),
+        (
+            lambda: forward_flops_per_token(SMALL, np.array([2**63 - 1]), causal=True),
+            "^seq_len must be at most",
+        ),
+    ],
+)
 def test_what_does_not_fit_is_named(call, says):
     with pytest.raises(ValueError, match=says):
         call()

@@ -3,42 +3,47 @@
 import numpy as np
 import pytest
 
-from dtlib.arguments import broadcasting, choice, count, divisible, instance, quantity
+from dtlib.arguments import broadcasting, choice, divisible, instance, real_number, whole_number
 
 
 @pytest.mark.parametrize("good", [1, 8, np.int64(8), np.uint8(3), np.array(5), 2**53])
 def test_counts(good):
-    assert count("ranks", good) == int(good) and type(count("ranks", good)) is int
+    assert whole_number("ranks", good) == int(good) and type(whole_number("ranks", good)) is int
 
 
 def test_arrays_of_counts_only_where_asked():
-    assert count("ranks", np.array([1, 2]), array=True).tolist() == [1, 2]
+    assert whole_number("ranks", np.array([1, 2]), array=True).tolist() == [1, 2]
     with pytest.raises(TypeError, match="ranks"):
-        count("ranks", np.array([1, 2]))
+        whole_number("ranks", np.array([1, 2]))
     with pytest.raises(ValueError, match="ranks must be at least 1"):
-        count("ranks", np.array([1, 0]), array=True)
+        whole_number("ranks", np.array([1, 0]), array=True)
 
 
-@pytest.mark.parametrize("bad", [0, -1, 2.5, 8.0, float("nan"), float("inf"), "8", True, None, [8], np.array([True]), b"8", 3j])
+@pytest.mark.parametrize(
+    "bad",
+    [0, -1, 2.5, 8.0, float("nan"), float("inf"), "8", True, None, [8], np.array([True]), b"8", 3j],
+)
 def test_bad_counts_name_the_parameter_and_the_value(bad):
     with pytest.raises((TypeError, ValueError)) as error:
-        count("ranks", bad, array=True)
+        whole_number("ranks", bad, array=True)
     assert "ranks" in str(error.value) and repr(bad) in str(error.value)
 
 
-@pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf"), "8", True, None, [8.0], np.array([True]), 3j])
+@pytest.mark.parametrize(
+    "bad", [0, -1, float("nan"), float("inf"), "8", True, None, [8.0], np.array([True]), 3j]
+)
 def test_bad_quantities_name_the_parameter_and_the_value(bad):
     with pytest.raises((TypeError, ValueError)) as error:
-        quantity("bandwidth_Bps", bad, unit="B/s", zero=False)
+        real_number("bandwidth_Bps", bad, unit="B/s", zero=False)
     assert "bandwidth_Bps" in str(error.value) and repr(bad) in str(error.value)
 
 
 def test_limits():
-    assert quantity("share", 1, at_most=1) == 1.0
+    assert real_number("share", 1, at_most=1) == 1.0
     with pytest.raises(ValueError, match="share must be at most 1, got 1.5"):
-        quantity("share", 1.5, at_most=1)
+        real_number("share", 1.5, at_most=1)
     with pytest.raises(ValueError, match="stage must be at most 3, got 4"):
-        count("stage", 4, at_least=0, at_most=3)
+        whole_number("stage", 4, at_least=0, at_most=3)
 
 
 def test_a_choice_is_compared_with_its_type():
@@ -50,7 +55,7 @@ def test_a_choice_is_compared_with_its_type():
 
 def test_a_long_value_is_cut():
     with pytest.raises(TypeError) as error:
-        count("ranks", "x" * 1000)
+        whole_number("ranks", "x" * 1000)
     assert len(str(error.value)) < 150
 
 
@@ -60,37 +65,58 @@ def test_divisible_names_both_numbers():
         divisible("heads", 52, "tp", 8)
 
 
-@pytest.mark.parametrize("bad", [2**53 + 1, 10**400, 10**5000, np.uint64(2**64 - 1), np.array([1, 2**63 - 1]),
-                                 np.array([2**64 - 1], dtype=np.uint64)], ids=lambda bad: str(type(bad)))
+@pytest.mark.parametrize(
+    "bad",
+    [
+        2**53 + 1,
+        10**400,
+        10**5000,
+        np.uint64(2**64 - 1),
+        np.array([1, 2**63 - 1]),
+        np.array([2**64 - 1], dtype=np.uint64),
+    ],
+    ids=lambda bad: str(type(bad)),
+)
 def test_counts_beyond_2_to_the_53_are_refused(bad):
     with pytest.raises(ValueError, match="^ranks must be at most 9007199254740992, got"):
-        count("ranks", bad, array=True)
+        whole_number("ranks", bad, array=True)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64"])
 def test_arrays_of_counts_become_int64(dtype):
-    assert count("ranks", np.array([1, 100], dtype=dtype), array=True).dtype == np.int64
+    assert whole_number("ranks", np.array([1, 100], dtype=dtype), array=True).dtype == np.int64
 
 
-@pytest.mark.parametrize("bad", [1e31, -1e31, 10**400, -(10**400), 10**5000, np.array([1.0, 1e308]), np.longdouble("1e400")],
-                         ids=lambda bad: str(type(bad)))
+@pytest.mark.parametrize(
+    "bad",
+    [1e31, -1e31, 10**400, -(10**400), 10**5000, np.array([1.0, 1e308]), np.longdouble("1e400")],
+    ids=lambda bad: str(type(bad)),
+)
 def test_quantities_beyond_1e30_are_refused(bad):
     with pytest.raises(ValueError, match=r"^change must be finite and at most ±1e\+30 B, got"):
-        quantity("change", bad, unit="B", negative=True)
+        real_number("change", bad, unit="B", negative=True)
 
 
 def test_what_must_not_be_zero_is_not_almost_zero():
-    assert quantity("rate", 5e-324) == 5e-324 and quantity("rate", 1e-30, zero=False) == 1e-30
+    assert real_number("rate", 5e-324) == 5e-324 and real_number("rate", 1e-30, zero=False) == 1e-30
     with pytest.raises(ValueError, match="^rate must be at least 1e-30, got 5e-324"):
-        quantity("rate", 5e-324, zero=False)
+        real_number("rate", 5e-324, zero=False)
 
 
-@pytest.mark.parametrize("bad", [np.array(["8"]), np.array(["8"], dtype=object), np.array([True], dtype=object), 8 * np.ones(2)])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        np.array(["8"]),
+        np.array(["8"], dtype=object),
+        np.array([True], dtype=object),
+        8 * np.ones(2),
+    ],
+)
 def test_arrays_that_are_no_numbers(bad):
     with pytest.raises(TypeError, match="^value must be a number, got"):
-        quantity("value", bad, array=False)
+        real_number("value", bad, array=False)
     with pytest.raises(TypeError, match="^ranks must be a whole number, got"):
-        count("ranks", bad, array=True)
+        whole_number("ranks", bad, array=True)
 
 
 def test_an_object_that_cannot_be_shown_is_still_named():
@@ -99,7 +125,7 @@ def test_an_object_that_cannot_be_shown_is_still_named():
             raise RuntimeError
 
     with pytest.raises(TypeError, match="^ranks must be a whole number, got <Shy>"):
-        count("ranks", Shy())
+        whole_number("ranks", Shy())
 
 
 def test_an_instance_is_of_one_of_the_kinds():
@@ -117,7 +143,9 @@ def test_a_closed_form_keeps_its_name_and_broadcasts():
 
     assert (product.__name__, product.__doc__) == ("product", "A product.")
     assert product(3) == 6 and product(np.ones((2, 1)), other=np.ones(3)).shape == (2, 3)
-    with pytest.raises(ValueError, match=r"^the shapes of one \(2,\) and other \(3,\) do not broadcast"):
+    with pytest.raises(
+        ValueError, match=r"^the shapes of one \(2,\) and other \(3,\) do not broadcast"
+    ):
         product(np.ones(2), other=np.ones(3))
     with pytest.raises(TypeError, match="missing a required argument: 'one'"):
         product()

@@ -11,7 +11,12 @@ from dtlib.formulas import barrier
 from dtlib.formulas.jitter import LogNormal, Normal, ShiftedExponential, Uniform
 
 RANKS = np.array([1, 2, 3, 10, 100, 1000, 16_384, 100_000])
-DISTRIBUTIONS = [Normal(1.0, 0.05), ShiftedExponential(1.0, 0.1), LogNormal(1.0, 0.3), Uniform(0.9, 1.3)]
+DISTRIBUTIONS = [
+    Normal(1.0, 0.05),
+    ShiftedExponential(1.0, 0.1),
+    LogNormal(1.0, 0.3),
+    Uniform(0.9, 1.3),
+]
 each = pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=lambda d: type(d).__name__)
 
 
@@ -38,7 +43,9 @@ def test_waiting_is_what_a_loop_over_ranks_finds(ranks):
     for step, row in enumerate(times.tolist()):
         longest = sorted(row)[-1]
         assert waits[step].tolist() == pytest.approx([longest - time for time in row])
-        assert shares[step] == pytest.approx(sum(longest - time for time in row) / (longest * ranks))
+        assert shares[step] == pytest.approx(
+            sum(longest - time for time in row) / (longest * ranks)
+        )
     assert waits.min() == 0 and (ranks > 1 or shares.max() == 0)
 
 
@@ -49,21 +56,34 @@ def test_a_step_that_ends_with_its_mean_is_caught(monkeypatch):
 
 
 def test_uniform_maximum_is_n_over_n_plus_1():
-    np.testing.assert_allclose(barrier.expected_maximum_s(Uniform(0, 1), RANKS), RANKS / (RANKS + 1), rtol=1e-9)
+    np.testing.assert_allclose(
+        barrier.expected_maximum_s(Uniform(0, 1), RANKS), RANKS / (RANKS + 1), rtol=1e-9
+    )
 
 
 def test_exponential_maximum_is_the_harmonic_number():
     harmonic = [math.fsum(1 / k for k in range(1, n + 1)) for n in RANKS]
-    np.testing.assert_allclose(barrier.expected_maximum_s(ShiftedExponential(1, 1), RANKS), harmonic, rtol=1e-9)
+    np.testing.assert_allclose(
+        barrier.expected_maximum_s(ShiftedExponential(1, 1), RANKS), harmonic, rtol=1e-9
+    )
     shifted = barrier.expected_maximum_s(ShiftedExponential(5, 2), RANKS)
     np.testing.assert_allclose(shifted, 3 + 2 * np.array(harmonic), rtol=1e-9)
 
 
-@pytest.mark.parametrize(("ranks", "maximum"), [
-    (1, 0.0), (2, 1 / math.sqrt(math.pi)), (3, 1.5 / math.sqrt(math.pi)),
-    # Tables of normal order statistics (Harter 1961; Tippett 1925).
-    (4, 1.02938), (5, 1.16296), (10, 1.53875), (100, 2.50759), (1000, 3.24144),
-])
+@pytest.mark.parametrize(
+    ("ranks", "maximum"),
+    [
+        (1, 0.0),
+        (2, 1 / math.sqrt(math.pi)),
+        (3, 1.5 / math.sqrt(math.pi)),
+        # Tables of normal order statistics (Harter 1961; Tippett 1925).
+        (4, 1.02938),
+        (5, 1.16296),
+        (10, 1.53875),
+        (100, 2.50759),
+        (1000, 3.24144),
+    ],
+)
 def test_normal_maximum_meets_the_published_order_statistics(ranks, maximum):
     assert barrier.expected_maximum_s(Normal(10, 1), ranks) - 10 == pytest.approx(maximum, abs=6e-6)
 
@@ -86,14 +106,18 @@ def test_quadrature_agrees_with_the_integral_of_the_tail(distribution):
 
 @each
 def test_one_rank_waits_for_nobody(distribution):
-    assert barrier.expected_maximum_s(distribution, 1) == pytest.approx(distribution.mean_s, rel=1e-12)
+    assert barrier.expected_maximum_s(distribution, 1) == pytest.approx(
+        distribution.mean_s, rel=1e-12
+    )
     assert barrier.throughput_kept(distribution, 1) == pytest.approx(1, rel=1e-12)
 
 
 @each
 def test_simulation_agrees_within_five_standard_errors(distribution):
     steps = barrier.simulate_steps(distribution, ranks=200, steps=2000, seed=7)
-    assert np.array_equal(steps, barrier.simulate_steps(distribution, ranks=200, steps=2000, seed=7))
+    assert np.array_equal(
+        steps, barrier.simulate_steps(distribution, ranks=200, steps=2000, seed=7)
+    )
     error = steps.std() / math.sqrt(steps.size)
     assert abs(steps.mean() - barrier.expected_maximum_s(distribution, 200)) < 5 * error
 
@@ -104,7 +128,9 @@ def test_a_simulation_of_the_mean_instead_of_the_maximum_is_caught(monkeypatch):
         test_simulation_agrees_within_five_standard_errors(DISTRIBUTIONS[0])
 
 
-@pytest.mark.parametrize("exact", [Normal(1.5, 0), ShiftedExponential(1.5, 0), LogNormal(1.5, 0), Uniform(1.5, 1.5)])
+@pytest.mark.parametrize(
+    "exact", [Normal(1.5, 0), ShiftedExponential(1.5, 0), LogNormal(1.5, 0), Uniform(1.5, 1.5)]
+)
 def test_without_spread_nobody_waits(exact):
     np.testing.assert_allclose(barrier.expected_maximum_s(exact, RANKS), 1.5, rtol=1e-12)
     assert exact.cdf(np.array([1.4, 1.6])).tolist() == [0, 1]
@@ -112,57 +138,102 @@ def test_without_spread_nobody_waits(exact):
 
 @given(n=st.integers(1, 10**6), more=st.integers(1, 1000), which=st.sampled_from(DISTRIBUTIONS))
 def test_more_ranks_never_wait_less(n, more, which):
-    assert barrier.expected_maximum_s(which, n) < barrier.expected_maximum_s(which, n + more) * (1 + 1e-12)
+    assert barrier.expected_maximum_s(which, n) < barrier.expected_maximum_s(which, n + more) * (
+        1 + 1e-12
+    )
 
 
 def test_a_straggler_becomes_certain():
     assert barrier.probability_of_straggler(1e-18, 1000) == pytest.approx(1e-15, rel=1e-9)
     assert barrier.probability_of_straggler(0.5, 3) == pytest.approx(7 / 8)
-    assert barrier.probability_of_straggler(0, 16_384) == 0 and barrier.probability_of_straggler(1, 1) == 1
+    assert (
+        barrier.probability_of_straggler(0, 16_384) == 0
+        and barrier.probability_of_straggler(1, 1) == 1
+    )
 
 
 def test_two_point_step_time_by_enumeration():
     slow, usual, factor, ranks = 0.2, 3.0, 1.5, 4
-    mean = sum(math.comb(ranks, k) * slow**k * (1 - slow) ** (ranks - k) * usual * (factor if k else 1)
-               for k in range(ranks + 1))
+    mean = sum(
+        math.comb(ranks, k) * slow**k * (1 - slow) ** (ranks - k) * usual * (factor if k else 1)
+        for k in range(ranks + 1)
+    )
     assert barrier.expected_step_time_s(usual, factor, slow, ranks) == pytest.approx(mean)
-    assert barrier.expected_step_time_s(usual, factor, slow, np.array([1, 4]))[1] == pytest.approx(mean)
+    assert barrier.expected_step_time_s(usual, factor, slow, np.array([1, 4]))[1] == pytest.approx(
+        mean
+    )
 
 
-@pytest.mark.parametrize(("call", "error", "names"), [
-    (lambda: barrier.step_time_s([]), ValueError, "times_s"),
-    (lambda: barrier.step_time_s([1.0, math.nan]), ValueError, "times_s"),
-    (lambda: barrier.waiting_s([]), ValueError, "times_s"),
-    (lambda: barrier.waiting_s([1, -1]), ValueError, "times_s"),
-    (lambda: barrier.slowdown_of_lower_rate(0), ValueError, "rate"),
-    (lambda: barrier.slowdown_of_lower_rate(1.1), ValueError, "rate"),
-    (lambda: barrier.slowdown_of_longer_time("0.1"), TypeError, "longer_by"),
-    (lambda: barrier.idle_ranks_after_failure(True), TypeError, "ranks"),
-    (lambda: barrier.expected_maximum_s(DISTRIBUTIONS[0], 2.5), TypeError, "ranks"),
-    (lambda: barrier.expected_maximum_s(DISTRIBUTIONS[0], 0), ValueError, "ranks"),
-    (lambda: barrier.probability_of_straggler(1.5, 8), ValueError, "slow_share"),
-    (lambda: barrier.expected_step_time_s(1, 0.9, 0.1, 8), ValueError, "slowdown"),
-    (lambda: barrier.simulate_steps(Normal(1, 1), 4, 0, 0), ValueError, "steps"),
-])
+@pytest.mark.parametrize(
+    ("call", "error", "names"),
+    [
+        (lambda: barrier.step_time_s([]), ValueError, "times_s"),
+        (lambda: barrier.step_time_s([1.0, math.nan]), ValueError, "times_s"),
+        (lambda: barrier.waiting_s([]), ValueError, "times_s"),
+        (lambda: barrier.waiting_s([1, -1]), ValueError, "times_s"),
+        (lambda: barrier.slowdown_of_lower_rate(0), ValueError, "rate"),
+        (lambda: barrier.slowdown_of_lower_rate(1.1), ValueError, "rate"),
+        (lambda: barrier.slowdown_of_longer_time("0.1"), TypeError, "longer_by"),
+        (lambda: barrier.idle_ranks_after_failure(True), TypeError, "ranks"),
+        (lambda: barrier.expected_maximum_s(DISTRIBUTIONS[0], 2.5), TypeError, "ranks"),
+        (lambda: barrier.expected_maximum_s(DISTRIBUTIONS[0], 0), ValueError, "ranks"),
+        (lambda: barrier.probability_of_straggler(1.5, 8), ValueError, "slow_share"),
+        (lambda: barrier.expected_step_time_s(1, 0.9, 0.1, 8), ValueError, "slowdown"),
+        (lambda: barrier.simulate_steps(Normal(1, 1), 4, 0, 0), ValueError, "steps"),
+    ],
+)
 def test_bad_input_is_named(call, error, names):
     with pytest.raises(error, match=names):
         call()
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: barrier.simulate_steps(DISTRIBUTIONS[0], 8, 10**30, 1), "^steps must be at most"),
-    (lambda: barrier.simulate_steps(DISTRIBUTIONS[0], 2**31 - 1, 2, 1), "^ranks must be at most"),
-    (lambda: barrier.simulate_steps(DISTRIBUTIONS[0], 10**4, 10**4, 1), "^ranks x steps must be at most 50000000, got 100000000"),
-    (lambda: barrier.waiting_share([0, 0]), r"^times_s must hold a time above 0 s for every step, got \[0, 0\]"),
-    (lambda: barrier.waiting_share(np.array([[1.0, 2.0], [0.0, 0.0]])), "^times_s must hold a time above 0 s"),
-    (lambda: barrier.step_time_s([[1, 2], [3]]), r"^times_s must have the same ranks in every row, got \[\[1, 2\], \[3\]\]"),
-    (lambda: barrier.idle_ranks_after_failure(np.array([2**64 - 1], dtype=np.uint64)), "^ranks must be at most"),
-    (lambda: barrier.slowdown_of_lower_rate(5e-324), "^rate must be at least 1e-30"),
-    (lambda: barrier.probability_of_straggler(np.ones(3), np.array([1, 2])), "the shapes of slow_share .* and ranks .* do not"),
-    (lambda: barrier.expected_maximum_s(5, 8), "^distribution must be a Distribution, such as .*, got 5"),
-    (lambda: barrier.throughput_kept(None, 8), "^distribution must be a Distribution, such as .*, got None"),
-    (lambda: barrier.simulate_steps(Normal, 8, 1, 1), "^distribution must be a Distribution, such as .*, got <class"),
-])
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: barrier.simulate_steps(DISTRIBUTIONS[0], 8, 10**30, 1), "^steps must be at most"),
+        (
+            lambda: barrier.simulate_steps(DISTRIBUTIONS[0], 2**31 - 1, 2, 1),
+            "^ranks must be at most",
+        ),
+        (
+            lambda: barrier.simulate_steps(DISTRIBUTIONS[0], 10**4, 10**4, 1),
+            "^ranks x steps must be at most 50000000, got 100000000",
+        ),
+        (
+            lambda: barrier.waiting_share([0, 0]),
+            r"^times_s must hold a time above 0 s for every step, got \[0, 0\]",
+        ),
+        (
+            lambda: barrier.waiting_share(np.array([[1.0, 2.0], [0.0, 0.0]])),
+            "^times_s must hold a time above 0 s",
+        ),
+        (
+            lambda: barrier.step_time_s([[1, 2], [3]]),
+            r"^times_s must have the same ranks in every row, got \[\[1, 2\], \[3\]\]",
+        ),
+        (
+            lambda: barrier.idle_ranks_after_failure(np.array([2**64 - 1], dtype=np.uint64)),
+            "^ranks must be at most",
+        ),
+        (lambda: barrier.slowdown_of_lower_rate(5e-324), "^rate must be at least 1e-30"),
+        (
+            lambda: barrier.probability_of_straggler(np.ones(3), np.array([1, 2])),
+            "the shapes of slow_share .* and ranks .* do not",
+        ),
+        (
+            lambda: barrier.expected_maximum_s(5, 8),
+            "^distribution must be a Distribution, such as .*, got 5",
+        ),
+        (
+            lambda: barrier.throughput_kept(None, 8),
+            "^distribution must be a Distribution, such as .*, got None",
+        ),
+        (
+            lambda: barrier.simulate_steps(Normal, 8, 1, 1),
+            "^distribution must be a Distribution, such as .*, got <class",
+        ),
+    ],
+)
 def test_what_cannot_be_computed_is_named(call, says):
     with pytest.raises((TypeError, ValueError), match=says):
         call()

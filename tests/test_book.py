@@ -1,4 +1,5 @@
-"""The book's structure: every chapter is built alike, every link leads somewhere, no page asks another host.
+"""The book's structure: every chapter is built alike, every link leads somewhere, no page asks
+another host.
 
 The rules are in ``structure.py``; ``test_structure.py`` shows each rule a notebook that breaks it.
 """
@@ -16,20 +17,33 @@ from tests import structure
 
 ROOT = Path(__file__).parent.parent
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-PARTS = {part["caption"]: [ROOT / entry["file"] for entry in part["chapters"]] for part in TOC["parts"]}
+PARTS = {
+    part["caption"]: [ROOT / entry["file"] for entry in part["chapters"]] for part in TOC["parts"]
+}
 PAGES = sorted(path for path in (ROOT / "chapters").iterdir() if path.suffix in (".ipynb", ".md"))
 NOTEBOOKS = [path for path in PAGES if path.suffix == ".ipynb"]
 CHAPTERS = [path.with_suffix(".ipynb") for path in PARTS["The course"]]
 GLOSSARY = ROOT / "chapters" / "glossary.md"
 NOTATION = ROOT / "chapters" / "notation.md"
 
-SOURCES = ("dtlib", "chapters", "tools", "teaching", "_config.yml", "_toc.yml", "README.md", "pyproject.toml")
+SOURCES = (
+    "dtlib",
+    "chapters",
+    "tools",
+    "teaching",
+    "_config.yml",
+    "_toc.yml",
+    "README.md",
+    "pyproject.toml",
+)
 TEXT = {".py", ".js", ".css", ".html", ".svg", ".md", ".ipynb", ".yml", ".toml"}
 # Hosts that serve scripts, fonts and styles, and the ways in which a page loads from any host.
 LOADED = re.compile(
     r"cdn\.|cdnjs|unpkg\.com|jsdelivr|esm\.sh|skypack|fonts\.g(?:oogleapis|static)"
     r"""|\bsrc=\\?["'](?:https?:)?//|<link\b[^>]*href=\\?["'](?:https?:)?//|@import[^;]*//|url\(["']?(?:https?:)?//"""
-    r"""|\bimport\b[^\n]*["']https?://|\bfetch\(["'`]https?://""", re.IGNORECASE)
+    r"""|\bimport\b[^\n]*["']https?://|\bfetch\(["'`]https?://""",
+    re.IGNORECASE,
+)
 # It names a module that vl-convert carries: nothing is fetched.
 EXPLAINED = ROOT / "dtlib" / "views" / "front_end.py"
 
@@ -65,10 +79,14 @@ def test_links_and_images(path):
 
 @named(CHAPTERS)
 def test_views_are_in_the_catalog(path):
-    """Bench and browser tests go through the catalog: a view that is missing there is tested nowhere."""
+    """Bench and browser tests go through the catalog: a view that is missing there is tested
+    nowhere.
+    """
     from dtlib.views.catalog import EXPLORERS, PREDICTIONS
 
-    names = structure.imported("\n".join(cell.source for cell in structure.cells(read(path), "code")))
+    names = structure.imported(
+        "\n".join(cell.source for cell in structure.cells(read(path), "code"))
+    )
     for view in names.values():
         if isinstance(view, structure.Explorer):
             assert EXPLORERS[view.name] is view
@@ -80,21 +98,32 @@ def test_views_are_in_the_catalog(path):
 def test_exercises_of_a_chapter_are_all_in_it(path):
     from dtlib.teaching.checks import load_all
 
-    used = structure.imported("\n".join(cell.source for cell in structure.cells(read(path), "code"))).values()
+    used = structure.imported(
+        "\n".join(cell.source for cell in structure.cells(read(path), "code"))
+    ).values()
     names = {exercise.chapter for exercise in used if isinstance(exercise, structure.Exercise)}
     assert names == {path.stem}
-    assert [e.id for e in load_all().values() if e.chapter == path.stem and not any(e is u for u in used)] == []
+    assert [
+        e.id
+        for e in load_all().values()
+        if e.chapter == path.stem and not any(e is u for u in used)
+    ] == []
 
 
 @named(CHAPTERS)
 def test_symbols_are_on_the_notation_page(path):
-    first_column = "\n".join(re.findall(r"^\|([^|]*)\|", NOTATION.read_text(encoding="utf-8"), re.MULTILINE))
+    first_column = "\n".join(
+        re.findall(r"^\|([^|]*)\|", NOTATION.read_text(encoding="utf-8"), re.MULTILINE)
+    )
     assert structure.symbols(structure.text_of(path)) - structure.symbols(first_column) == set()
 
 
 def glossary() -> dict[str, str]:
-    return structure.sections(nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_markdown_cell(GLOSSARY.read_text(encoding="utf-8"))]))
+    return structure.sections(
+        nbformat.v4.new_notebook(
+            cells=[nbformat.v4.new_markdown_cell(GLOSSARY.read_text(encoding="utf-8"))]
+        )
+    )
 
 
 def test_glossary_is_alphabetical_and_short():
@@ -109,7 +138,9 @@ def test_glossary_is_alphabetical_and_short():
 
 
 def test_glossary_says_where_a_term_is_first_used():
-    """First used is first linked; a chapter that moves or adds a link moves this line of the glossary too."""
+    """First used is first linked; a chapter that moves or adds a link moves this line of the
+    glossary too.
+    """
     wrong = {}
     for term, text in glossary().items():
         link = f"](glossary.md#{structure.slug(term)})"
@@ -123,24 +154,41 @@ def test_glossary_says_where_a_term_is_first_used():
 
 def files() -> list[Path]:
     found = [path for name in SOURCES for path in [ROOT / name, *(ROOT / name).rglob("*")]]
-    return [path for path in found if path.is_file() and path.suffix in TEXT and ".ipynb_checkpoints" not in path.parts]
+    return [
+        path
+        for path in found
+        if path.is_file() and path.suffix in TEXT and ".ipynb_checkpoints" not in path.parts
+    ]
 
 
 def test_nothing_is_loaded_from_another_host():
     checked = [path for path in files() if path != EXPLAINED]
     assert len(checked) > 50
-    loading = {str(path): found[0] for path in checked if (found := LOADED.search(path.read_text(encoding="utf-8")))}
+    loading = {
+        str(path): found[0]
+        for path in checked
+        if (found := LOADED.search(path.read_text(encoding="utf-8")))
+    }
     assert loading == {}
 
 
-@pytest.mark.parametrize("text", [
-    '<script src="https://example.org/a.js">', "<link rel=stylesheet href='//example.org/a.css'>",
-    'import * as d3 from "https://example.org/d3.js"', "@import url(https://example.org/a.css);",
-    "background: url(//example.org/a.png)", "https://unpkg.com/vega", "fetch('https://example.org/data.json')",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<script src="https://example.org/a.js">',
+        "<link rel=stylesheet href='//example.org/a.css'>",
+        'import * as d3 from "https://example.org/d3.js"',
+        "@import url(https://example.org/a.css);",
+        "background: url(//example.org/a.png)",
+        "https://unpkg.com/vega",
+        "fetch('https://example.org/data.json')",
+    ],
+)
 def test_loading_from_another_host_is_noticed(text):
     assert LOADED.search(text)
 
 
 def test_a_link_is_not_loading():
-    assert not LOADED.search('<a href="https://example.org">, [text](https://example.org), source = "https://a.org"')
+    assert not LOADED.search(
+        '<a href="https://example.org">, [text](https://example.org), source = "https://a.org"'
+    )

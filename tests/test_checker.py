@@ -9,14 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtlib.formulas import collectives as formulas
+from dtlib.network import Network
 from dtlib.simulators import execute as interpreter
-from dtlib.simulators.checker import Fault, bytes_by_tier, bytes_received, bytes_sent, check
+from dtlib.simulators.checker import (
+    Fault,
+    check,
+    count_bytes_by_tier,
+    count_bytes_received,
+    count_bytes_sent,
+)
 from dtlib.simulators.collectives import ALGORITHMS, make
 from dtlib.simulators.execute import contributions, execute
-from dtlib.simulators.network import Network
 from dtlib.simulators.schedule import Schedule, Transfer
 
-EVERY = [(collective, algorithm) for collective in ALGORITHMS for algorithm in ALGORITHMS[collective]]
+EVERY = [
+    (collective, algorithm) for collective in ALGORITHMS for algorithm in ALGORITHMS[collective]
+]
 
 
 def broken(schedule, number, change):
@@ -56,7 +64,9 @@ def test_every_doubled_reduce_is_caught(algorithm):
 @pytest.mark.parametrize("number", range(10))
 def test_a_ring_with_a_missing_step_is_caught(number):
     ring = make("all_reduce", "ring", 6)
-    assert not check(dataclasses.replace(ring, steps=ring.steps[:number] + ring.steps[number + 1:])).ok
+    assert not check(
+        dataclasses.replace(ring, steps=ring.steps[:number] + ring.steps[number + 1 :])
+    ).ok
 
 
 @settings(max_examples=50, deadline=None)
@@ -73,18 +83,31 @@ def test_a_swapped_chunk_is_caught_by_the_checker_and_by_the_arrays(ranks, data)
 
     wrong = broken(ring, number, swap)
     assert not check(wrong).ok
-    arrays = [10**rank * np.ones(ranks, dtype=np.int64) for rank in range(ranks)]  # a digit counts each rank
+    arrays = [
+        10**rank * np.ones(ranks, dtype=np.int64) for rank in range(ranks)
+    ]  # a digit counts each rank
     assert any((result != sum(arrays)).any() for result in execute(wrong, arrays).results)
 
 
 def test_the_report_names_rank_chunk_and_contributors():
-    doubled = Schedule("doubled", "all_reduce", 3, 1, [
-        [Transfer(1, 0, 0, reduce=True)], [Transfer(1, 0, 0, reduce=True)], [Transfer(0, 1, 0), Transfer(0, 2, 0)]])
+    doubled = Schedule(
+        "doubled",
+        "all_reduce",
+        3,
+        1,
+        [
+            [Transfer(1, 0, 0, reduce=True)],
+            [Transfer(1, 0, 0, reduce=True)],
+            [Transfer(0, 1, 0), Transfer(0, 2, 0)],
+        ],
+    )
     report = check(doubled)
     assert report.faults == tuple(Fault(rank, 0, missing=(2,), repeated=(1,)) for rank in range(3))
     assert str(report).splitlines()[:2] == [
         "doubled is wrong in 3 places:",
-        "  rank 0, chunk 0: lacks the contribution of rank 2 and counts more than once the contribution of rank 1"]
+        "  rank 0, chunk 0: lacks the contribution of rank 2 and counts more than once the "
+        "contribution of rank 1",
+    ]
 
 
 def test_the_report_is_short_where_all_is_wrong():
@@ -100,10 +123,22 @@ def test_endless_doubling_does_not_wrap_around_to_right():
 
 
 def full_circle():
-    """Doubles for 31 steps, then adds four times in one: 4 x 2^30 more than right, which an int32 takes for nothing."""
-    return Schedule("full circle", "all_reduce", 3, 1, [
-        Transfer([1, 2], 0, 0, True), Transfer(0, [1, 2], 0), *[Transfer([1, 2], [2, 1], 0, True)] * 31,
-        Transfer([1] * 4, 0, 0, True), Transfer(0, [1, 2], 0)])
+    """Doubles for 31 steps, then adds four times in one: 4 x 2^30 more than right, which an int32
+    takes for nothing.
+    """
+    return Schedule(
+        "full circle",
+        "all_reduce",
+        3,
+        1,
+        [
+            Transfer([1, 2], 0, 0, True),
+            Transfer(0, [1, 2], 0),
+            *[Transfer([1, 2], [2, 1], 0, True)] * 31,
+            Transfer([1] * 4, 0, 0, True),
+            Transfer(0, [1, 2], 0),
+        ],
+    )
 
 
 def test_counts_do_not_wrap_around_inside_a_step():
@@ -111,10 +146,15 @@ def test_counts_do_not_wrap_around_inside_a_step():
     assert [fault.repeated for fault in report.faults] == [(0, 1, 2)] * 3
 
 
-@pytest.mark.parametrize("fault", [
-    operator.add,
-    lambda held, sent: held + np.minimum(sent, 2**30),  # at most 2^30 is sent, and four of them are 2^32
-])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        operator.add,
+        lambda held, sent: (
+            held + np.minimum(sent, 2**30)
+        ),  # at most 2^30 is sent, and four of them are 2^32
+    ],
+)
 def test_a_checker_that_lets_counts_wrap_around_is_caught(monkeypatch, fault):
     monkeypatch.setattr(interpreter, "saturating", fault)
     with pytest.raises(AssertionError):
@@ -129,41 +169,51 @@ def test_a_broadcast_from_the_wrong_root_is_caught():
 def test_bytes_of_a_ring_are_those_of_ledger_l06(ranks):
     payload = 1000 * ranks
     wanted = np.full(ranks, 2 * (ranks - 1) * 1000)  # 2(K-1)/K S, sent and received
-    np.testing.assert_array_equal(bytes_sent(make("all_reduce", "ring", ranks), payload), wanted)
-    np.testing.assert_array_equal(bytes_received(make("all_reduce", "ring", ranks), payload), wanted)
+    np.testing.assert_array_equal(
+        count_bytes_sent(make("all_reduce", "ring", ranks), payload), wanted
+    )
+    np.testing.assert_array_equal(
+        count_bytes_received(make("all_reduce", "ring", ranks), payload), wanted
+    )
 
 
 @given(st.integers(1, 12), st.integers(0, 500))
 def test_bytes_are_exact_and_nothing_is_lost(ranks, payload):
     for algorithm in ALGORITHMS["all_reduce"]:
         schedule = make("all_reduce", algorithm, ranks)
-        sent, received = bytes_sent(schedule, payload), bytes_received(schedule, payload)
+        sent, received = (
+            count_bytes_sent(schedule, payload),
+            count_bytes_received(schedule, payload),
+        )
         events = execute(schedule, [np.zeros(payload, np.int8)] * ranks).events
         assert sent.sum() == received.sum() == sum(event.bytes for event in events)
-        assert sent.tolist() == [sum(event.bytes for event in events if event.source == rank)
-                                 for rank in range(ranks)]
+        assert sent.tolist() == [
+            sum(event.bytes for event in events if event.source == rank) for rank in range(ranks)
+        ]
 
 
 def test_one_rank_sends_nothing():
     for collective, algorithm in EVERY:
-        assert bytes_sent(make(collective, algorithm, 1), 10**9).tolist() == [0]
+        assert count_bytes_sent(make(collective, algorithm, 1), 10**9).tolist() == [0]
 
 
 def formula_agrees_with_schedule(ranks=8, payload=8000):
-    sent = bytes_sent(make("all_reduce", "ring", ranks), payload)
+    sent = count_bytes_sent(make("all_reduce", "ring", ranks), payload)
     return formulas.bytes_sent("all_reduce", "ring", payload, ranks) == sent.max()
 
 
 def test_a_ring_formula_without_its_two_is_caught(monkeypatch):
     assert formula_agrees_with_schedule()
     ring = formulas.FORMULAS["all_reduce"]["ring"]
-    monkeypatch.setitem(formulas.FORMULAS["all_reduce"], "ring", ring._replace(sent=lambda n: (n - 1) / n))
+    monkeypatch.setitem(
+        formulas.FORMULAS["all_reduce"], "ring", ring._replace(sent=lambda n: (n - 1) / n)
+    )
     assert not formula_agrees_with_schedule()
 
 
 @pytest.mark.parametrize("value", [-1, 2.5, float("nan"), float("inf"), "8", True, None])
 def test_a_bad_payload_is_named(value):
-    for count_bytes in (bytes_sent, bytes_received):
+    for count_bytes in (count_bytes_sent, count_bytes_received):
         with pytest.raises((ValueError, TypeError), match="^payload_bytes "):
             count_bytes(make("all_reduce", "ring", 4), value)
 
@@ -171,27 +221,39 @@ def test_a_bad_payload_is_named(value):
 @pytest.mark.parametrize("value", [2**53 + 1, 2**62, 2**63])
 def test_a_payload_beyond_the_largest_count_is_named(value):
     with pytest.raises(ValueError, match="^payload_bytes must be at most"):
-        bytes_sent(make("all_reduce", "naive", 4), value)
+        count_bytes_sent(make("all_reduce", "naive", 4), value)
 
 
 def test_bytes_that_would_not_fit_in_64_bits_are_refused():
-    assert bytes_sent(make("all_reduce", "naive", 4), 2**53).tolist() == [3 * 2**53] + 3 * [2**53]
-    for count_bytes in (bytes_sent, bytes_received):
-        with pytest.raises(ValueError, match="^payload_bytes must be smaller for the bytes of 7998 transfers"):
+    assert count_bytes_sent(make("all_reduce", "naive", 4), 2**53).tolist() == [3 * 2**53] + 3 * [
+        2**53
+    ]
+    for count_bytes in (count_bytes_sent, count_bytes_received):
+        with pytest.raises(
+            ValueError, match="^payload_bytes must be smaller for the bytes of 7998 transfers"
+        ):
             count_bytes(make("all_reduce", "naive", 4000), 2**53)
 
 
 @pytest.mark.parametrize("bad", [None, 5, "ring", Schedule])
 def test_what_is_no_schedule_or_network_is_named(bad):
     ring = make("all_reduce", "ring", 4)
-    for call in (check, lambda bad: bytes_sent(bad, 8), lambda bad: bytes_received(bad, 8), lambda bad: execute(bad, []),
-                 lambda bad: bytes_by_tier(bad, Network.flat(1, 0), 8), lambda bad: list(contributions(bad))):
+    for call in (
+        check,
+        lambda bad: count_bytes_sent(bad, 8),
+        lambda bad: count_bytes_received(bad, 8),
+        lambda bad: execute(bad, []),
+        lambda bad: count_bytes_by_tier(bad, Network.flat(1, 0), 8),
+        lambda bad: list(contributions(bad)),
+    ):
         with pytest.raises(TypeError, match="^schedule must be a Schedule, such as make"):
             call(bad)
     with pytest.raises(TypeError, match="^network must be a Network"):
-        bytes_by_tier(ring, bad, 8)
+        count_bytes_by_tier(ring, bad, 8)
 
 
 def test_a_schedule_too_large_to_follow_is_refused():
-    with pytest.raises(ValueError, match=r"^ranks\^2 x chunks of the schedule must be at most 1073741824"):
+    with pytest.raises(
+        ValueError, match=r"^ranks\^2 x chunks of the schedule must be at most 1073741824"
+    ):
         check(make("all_reduce", "ring", 1025))

@@ -1,4 +1,6 @@
-"""The clock against the closed forms, and what only a clock can say: tiers, shared ports, who waits for whom."""
+"""The clock against the closed forms, and what only a clock can say: tiers, shared ports, who waits
+for whom.
+"""
 
 import numpy as np
 import pytest
@@ -6,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtlib.formulas import collectives as formulas
+from dtlib.network import Network, Tier
 from dtlib.simulators.clock import time_s, timeline
 from dtlib.simulators.collectives import ALGORITHMS, make
-from dtlib.simulators.network import Network, Tier
 from dtlib.simulators.schedule import Schedule, Transfer
 
-EVERY = [(collective, algorithm) for collective in ALGORITHMS for algorithm in ALGORITHMS[collective]]
+EVERY = [
+    (collective, algorithm) for collective in ALGORITHMS for algorithm in ALGORITHMS[collective]
+]
 BANDWIDTH_BPS, LATENCY_S = 50e9, 5e-6
 FLAT = Network.flat(BANDWIDTH_BPS, LATENCY_S)
 
@@ -27,8 +31,12 @@ def test_the_clock_equals_the_closed_form(collective, algorithm, ranks, latency_
     for pieces in pieces_to_try(collective, algorithm):
         schedule = make(collective, algorithm, ranks, pieces=pieces)
         payload = schedule.chunks * 840
-        closed = formulas.cost(collective, algorithm, payload, ranks, BANDWIDTH_BPS, latency_s, pieces).total_s
-        assert time_s(schedule, Network.flat(BANDWIDTH_BPS, latency_s), payload) == pytest.approx(closed, rel=1e-12)
+        closed = formulas.cost(
+            collective, algorithm, payload, ranks, BANDWIDTH_BPS, latency_s, pieces
+        ).total_s
+        assert time_s(schedule, Network.flat(BANDWIDTH_BPS, latency_s), payload) == pytest.approx(
+            closed, rel=1e-12
+        )
 
 
 @settings(max_examples=60, deadline=None)
@@ -36,17 +44,24 @@ def test_the_clock_equals_the_closed_form(collective, algorithm, ranks, latency_
 def test_a_payload_that_does_not_divide_costs_at_most_a_byte_a_chunk(name, ranks, payload):
     schedule = make(*name, ranks)
     pieces = ALGORITHMS[name[0]][name[1]].pieces
-    closed = [formulas.cost(*name, size, ranks, BANDWIDTH_BPS, LATENCY_S, pieces).total_s
-              for size in (payload, payload + schedule.chunks)]
+    closed = [
+        formulas.cost(*name, size, ranks, BANDWIDTH_BPS, LATENCY_S, pieces).total_s
+        for size in (payload, payload + schedule.chunks)
+    ]
     assert closed[0] * (1 - 1e-12) <= time_s(schedule, FLAT, payload) <= closed[1] * (1 + 1e-12)
 
 
 def test_careful_12_in_both_regimes():
-    """A naive tree costs 2 log2 n (alpha + S/B); the double tree has log latency and full bandwidth."""
+    """A naive tree costs 2 log2 n (alpha + S/B); the double tree has log latency and full
+    bandwidth.
+    """
+
     def seconds(algorithm, payload, ranks=64):
         pieces = None
         if algorithm == "double_tree":
-            pieces = formulas.best_pieces("all_reduce", algorithm, payload, ranks, BANDWIDTH_BPS, LATENCY_S)
+            pieces = formulas.best_pieces(
+                "all_reduce", algorithm, payload, ranks, BANDWIDTH_BPS, LATENCY_S
+            )
         return time_s(make("all_reduce", algorithm, ranks, pieces=pieces), FLAT, payload)
 
     small, large = 640, 64 * 10**9
@@ -61,7 +76,9 @@ def test_careful_12_in_both_regimes():
 def test_a_large_ring(ranks):
     finish = timeline(make("all_reduce", "ring", ranks), FLAT, ranks * 1000).finish_s
     assert finish.shape == (2 * (ranks - 1), ranks)
-    np.testing.assert_allclose(finish, np.arange(1, 2 * ranks - 1)[:, None] * np.full(ranks, 5e-6 + 2e-8), rtol=1e-9)
+    np.testing.assert_allclose(
+        finish, np.arange(1, 2 * ranks - 1)[:, None] * np.full(ranks, 5e-6 + 2e-8), rtol=1e-9
+    )
 
 
 def test_one_rank_takes_no_time():
@@ -76,14 +93,17 @@ def steps(*transfers, ranks=4, chunks=2):
 UNIT = Network.flat(bandwidth_Bps=1.0, latency_s=10.0)
 
 
-@pytest.mark.parametrize("step, wanted_s", [
-    ([Transfer(0, 1, 0)], 15),                                              # 10 + 5
-    ([Transfer(0, 1, 0), Transfer(1, 0, 1)], 15),                           # both directions at once
-    ([Transfer(0, 1, 0), Transfer(0, 1, 1)], 20),                           # two chunks, one message
-    ([Transfer(0, 1, 0), Transfer(0, 2, 0)], 30),                           # one port sends two messages
-    ([Transfer(0, 2, 0, True), Transfer(1, 2, 0, True)], 30),               # one port receives two
-    ([Transfer(0, 1, 0), Transfer(1, 2, 0), Transfer(2, 3, 0)], 15),        # different ports
-])
+@pytest.mark.parametrize(
+    "step, wanted_s",
+    [
+        ([Transfer(0, 1, 0)], 15),  # 10 + 5
+        ([Transfer(0, 1, 0), Transfer(1, 0, 1)], 15),  # both directions at once
+        ([Transfer(0, 1, 0), Transfer(0, 1, 1)], 20),  # two chunks, one message
+        ([Transfer(0, 1, 0), Transfer(0, 2, 0)], 30),  # one port sends two messages
+        ([Transfer(0, 2, 0, True), Transfer(1, 2, 0, True)], 30),  # one port receives two
+        ([Transfer(0, 1, 0), Transfer(1, 2, 0), Transfer(2, 3, 0)], 15),  # different ports
+    ],
+)
 def test_ports_in_one_step(step, wanted_s):
     assert time_s(steps(step), UNIT, 10) == wanted_s
 
@@ -96,7 +116,7 @@ def test_a_rank_waits_for_its_own_transfers_only():
 
 
 def test_the_innermost_tier_that_contains_both_ranks_carries_the_message():
-    nodes = Network((Tier("inside", 10.0, 1.0, group_size=2), Tier("between", 1.0, 3.0)))
+    nodes = Network((Tier("inside", 10.0, 1.0, node_size=2), Tier("between", 1.0, 3.0)))
     assert time_s(steps([Transfer(0, 1, 0)]), nodes, 20) == 1 + 1
     assert time_s(steps([Transfer(1, 2, 0)]), nodes, 20) == 3 + 10
     # A rank has a port in every tier: the slow message does not hold up the fast one.
@@ -105,8 +125,11 @@ def test_the_innermost_tier_that_contains_both_ranks_carries_the_message():
 
 
 def test_a_port_may_be_shared_by_a_node():
-    def between(ranks_per_port):
-        tiers = (Tier("inside", 10.0, 1.0, group_size=2), Tier("between", 1.0, 3.0, ranks_per_port=ranks_per_port))
+    def between(ranks_per_card):
+        tiers = (
+            Tier("inside", 10.0, 1.0, node_size=2),
+            Tier("between", 1.0, 3.0, ranks_per_card=ranks_per_card),
+        )
         return time_s(steps([Transfer([0, 1], [2, 3], 0)]), Network(tiers), 20)
 
     assert between(1) == 3 + 10
@@ -114,7 +137,10 @@ def test_a_port_may_be_shared_by_a_node():
 
 
 def test_a_bandwidth_read_as_the_sum_of_both_directions_is_caught():
-    """NVLink 4's 900 GB/s is a two-way sum (careful.md 1); 8 ranks and 8 GB at 450 GB/s take 2 x 7 x 1/450 s."""
+    """NVLink 4's 900 GB/s is a two-way sum (careful.md 1); 8 ranks and 8 GB at 450 GB/s take 2 x 7
+    x 1/450 s.
+    """
+
     def agrees(bandwidth_Bps):
         seconds = time_s(make("all_reduce", "ring", 8), Network.flat(bandwidth_Bps, 0.0), 8 * 10**9)
         return seconds == pytest.approx(14 / 450)
@@ -123,12 +149,15 @@ def test_a_bandwidth_read_as_the_sum_of_both_directions_is_caught():
     assert not agrees(900e9)
 
 
-@pytest.mark.parametrize("name, value", [
-    *(("bandwidth_Bps", bad) for bad in (0, -1, float("nan"), float("inf"), "8", True, None)),
-    *(("latency_s", bad) for bad in (-1, float("nan"), float("inf"), "8", True, None)),
-    *(("group_size", bad) for bad in (0, -1, 2.5, float("nan"), "8", True)),
-    *(("ranks_per_port", bad) for bad in (0, -1, 2.5, float("nan"), "8", True, None)),
-])
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        *(("bandwidth_Bps", bad) for bad in (0, -1, float("nan"), float("inf"), "8", True, None)),
+        *(("latency_s", bad) for bad in (-1, float("nan"), float("inf"), "8", True, None)),
+        *(("node_size", bad) for bad in (0, -1, 2.5, float("nan"), "8", True)),
+        *(("ranks_per_card", bad) for bad in (0, -1, 2.5, float("nan"), "8", True, None)),
+    ],
+)
 def test_a_bad_tier_is_named(name, value):
     with pytest.raises((ValueError, TypeError), match=f"^{name} "):
         Tier(**{"name": "bad", "bandwidth_Bps": 1.0, "latency_s": 0.0, name: value})
@@ -143,10 +172,14 @@ def test_a_bad_payload_is_named(value):
 def test_networks_that_cannot_be():
     with pytest.raises(TypeError, match="tiers must be one Tier or more"):
         Network(())
-    with pytest.raises(ValueError, match=r"group_size must grow by whole factors from tier to tier, got \[8, 12\]"):
-        Network((Tier("a", 1.0, 0.0, group_size=8), Tier("b", 1.0, 0.0, group_size=12)))
-    with pytest.raises(ValueError, match="no tier joins ranks 1 and 2: the outermost group_size is 2"):
-        time_s(make("all_reduce", "ring", 4), Network((Tier("a", 1.0, 0.0, group_size=2),)), 8)
+    with pytest.raises(
+        ValueError, match=r"node_size must grow by whole factors from tier to tier, got \[8, 12\]"
+    ):
+        Network((Tier("a", 1.0, 0.0, node_size=8), Tier("b", 1.0, 0.0, node_size=12)))
+    with pytest.raises(
+        ValueError, match="no tier joins ranks 1 and 2: the outermost node_size is 2"
+    ):
+        time_s(make("all_reduce", "ring", 4), Network((Tier("a", 1.0, 0.0, node_size=2),)), 8)
 
 
 @pytest.mark.parametrize("bad", [None, 5, Network])
@@ -164,12 +197,16 @@ def test_what_is_no_tiers_is_named(bad):
 
 
 def test_a_tier_keeps_plain_numbers():
-    assert hash(Tier("a", np.array(1.0), np.float64(0), np.int8(8), np.int64(2))) == hash(Tier("a", 1, 0, 8, 2))
+    assert hash(Tier("a", np.array(1.0), np.float64(0), np.int8(8), np.int64(2))) == hash(
+        Tier("a", 1, 0, 8, 2)
+    )
     with pytest.raises(TypeError, match="^name must be a str, got None"):
         Tier(None, 1.0, 0.0)
 
 
 def test_a_timeline_too_large_to_hold_is_refused():
     wide = Schedule("wide", "all_reduce", 10**7, 1, [[]] * 100)
-    with pytest.raises(ValueError, match="^steps x ranks of the schedule must be at most 536870912, got 1000000000"):
+    with pytest.raises(
+        ValueError, match="^steps x ranks of the schedule must be at most 536870912, got 1000000000"
+    ):
         time_s(wide, FLAT, 8)

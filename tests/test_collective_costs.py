@@ -21,14 +21,20 @@ BANDWIDTH_BPS, LATENCY_S = 50e9, 5e-6
 
 
 def test_every_schedule_has_a_formula():
-    assert {c: list(table) for c, table in ALGORITHMS.items()} == {c: list(table) for c, table in FORMULAS.items()}
+    assert {c: list(table) for c, table in ALGORITHMS.items()} == {
+        c: list(table) for c, table in FORMULAS.items()
+    }
 
 
 def test_ledger_l06_and_l07(ledger):
     """2(K-1)/K x S bytes in 2(K-1) steps, on the ledger's own cases."""
     assert (ledger["L06"]["inputs"], ledger["L07"]["inputs"]) == ("2(K-1)/K x S", "2(K-1)")
-    assert bytes_sent("all_reduce", "ring", 8.1e11, 16_384) == pytest.approx(1.6199e12, rel=1e-4)  # L19's note
-    assert bytes_sent("all_reduce", "ring", 6.328125e9, 128) == pytest.approx(float(ledger["L28"]["value"]), rel=1e-6)
+    assert bytes_sent("all_reduce", "ring", 8.1e11, 16_384) == pytest.approx(
+        1.6199e12, rel=1e-4
+    )  # L19's note
+    assert bytes_sent("all_reduce", "ring", 6.328125e9, 128) == pytest.approx(
+        float(ledger["L28"]["value"]), rel=1e-6
+    )
     assert messages("all_reduce", "ring", 128) == 254
 
 
@@ -42,24 +48,38 @@ def test_ledger_l29_and_a_bandwidth_read_as_two_way(ledger):
     assert seconds(100e9) != wanted_s
 
 
-@pytest.mark.parametrize("collective, bus_gBps", [  # nccl-tests doc/PERFORMANCE.md: S = 1 GB, t = 10 ms, n = 8
-    ("all_reduce", 175), ("reduce_scatter", 87.5), ("all_gather", 87.5), ("all_to_all", 87.5), ("broadcast", 100)])
+@pytest.mark.parametrize(
+    "collective, bus_gBps",
+    [  # nccl-tests doc/PERFORMANCE.md: S = 1 GB, t = 10 ms, n = 8
+        ("all_reduce", 175),
+        ("reduce_scatter", 87.5),
+        ("all_gather", 87.5),
+        ("all_to_all", 87.5),
+        ("broadcast", 100),
+    ],
+)
 def test_bus_bandwidth_of_nccl_tests(collective, bus_gBps):
     assert algorithm_bandwidth_Bps(1e9, 0.010) == pytest.approx(100e9)
     assert bus_bandwidth_Bps(collective, 1e9, 0.010, 8) == pytest.approx(bus_gBps * 1e9)
 
 
 def test_bus_bandwidth_of_a_measured_all_reduce():
-    """8 x H100, 32 MiB in 199.3 us, printed as 168.39 and 294.69 GB/s (dgxc-benchmarking, nccl/README.md)."""
+    """8 x H100, 32 MiB in 199.3 us, printed as 168.39 and 294.69 GB/s (dgxc-benchmarking,
+    nccl/README.md).
+    """
     assert algorithm_bandwidth_Bps(33_554_432, 199.3e-6) == pytest.approx(168.39e9, rel=1e-3)
-    assert bus_bandwidth_Bps("all_reduce", 33_554_432, 199.3e-6, 8) == pytest.approx(294.69e9, rel=1e-3)
+    assert bus_bandwidth_Bps("all_reduce", 33_554_432, 199.3e-6, 8) == pytest.approx(
+        294.69e9, rel=1e-3
+    )
 
 
 def test_a_bandwidth_optimal_all_reduce_has_the_bus_bandwidth_of_the_port():
     for algorithm in ("ring", "halving_doubling"):
         for ranks in (2, 8, 64):
             seconds = cost("all_reduce", algorithm, 1e9, ranks, BANDWIDTH_BPS, 0.0).total_s
-            assert bus_bandwidth_Bps("all_reduce", 1e9, seconds, ranks) == pytest.approx(BANDWIDTH_BPS)
+            assert bus_bandwidth_Bps("all_reduce", 1e9, seconds, ranks) == pytest.approx(
+                BANDWIDTH_BPS
+            )
 
 
 @pytest.mark.parametrize("collective, algorithm", EVERY)
@@ -68,27 +88,38 @@ def test_the_busiest_rank_of_the_schedule_sends_as_much(collective, algorithm):
         schedule = make(collective, algorithm, ranks)
         payload = schedule.chunks * ranks * 8
         assert bytes_sent(collective, algorithm, payload, ranks) == pytest.approx(
-            checker.bytes_sent(schedule, payload).max(), rel=1e-12)
+            checker.count_bytes_sent(schedule, payload).max(), rel=1e-12
+        )
 
 
 @pytest.mark.parametrize("collective, algorithm", EVERY)
 def test_one_rank_costs_nothing(collective, algorithm):
     alone = cost(collective, algorithm, 1e9, 1, BANDWIDTH_BPS, LATENCY_S)
-    assert (alone.latency_s, alone.transfer_s, bytes_sent(collective, algorithm, 1e9, 1)) == (0, 0, 0)
+    assert (alone.latency_s, alone.transfer_s, bytes_sent(collective, algorithm, 1e9, 1)) == (
+        0,
+        0,
+        0,
+    )
 
 
 @pytest.mark.parametrize("collective, algorithm", EVERY)
 def test_arrays_and_numbers_agree(collective, algorithm):
     ranks, payloads = np.arange(1, 40), np.logspace(0, 10, 39)
     curve = cost(collective, algorithm, payloads, ranks, BANDWIDTH_BPS, LATENCY_S)
-    each = [cost(collective, algorithm, float(s), int(n), BANDWIDTH_BPS, LATENCY_S)
-            for s, n in zip(payloads, ranks, strict=True)]
+    each = [
+        cost(collective, algorithm, float(s), int(n), BANDWIDTH_BPS, LATENCY_S)
+        for s, n in zip(payloads, ranks, strict=True)
+    ]
     assert isinstance(each[0].latency_s, float) and isinstance(each[0].transfer_s, float)
     np.testing.assert_allclose(curve.latency_s, [one.latency_s for one in each], rtol=1e-12)
     np.testing.assert_allclose(curve.transfer_s, [one.transfer_s for one in each], rtol=1e-12)
-    np.testing.assert_allclose(bytes_sent(collective, algorithm, payloads, ranks),
-                               [bytes_sent(collective, algorithm, float(s), int(n))
-                                for s, n in zip(payloads, ranks, strict=True)])
+    np.testing.assert_allclose(
+        bytes_sent(collective, algorithm, payloads, ranks),
+        [
+            bytes_sent(collective, algorithm, float(s), int(n))
+            for s, n in zip(payloads, ranks, strict=True)
+        ],
+    )
 
 
 def test_a_naive_tree_is_2_log2_n_and_a_double_tree_is_not():
@@ -97,33 +128,58 @@ def test_a_naive_tree_is_2_log2_n_and_a_double_tree_is_not():
     assert messages("all_reduce", "ring", 1024) == 2046
     assert cost("all_reduce", "tree", 1e9, 1024, 1e9, 0.0).total_s == pytest.approx(20)
     assert cost("all_reduce", "ring", 1e9, 1024, 1e9, 0.0).total_s == pytest.approx(2 * 1023 / 1024)
-    assert cost("all_reduce", "double_tree", 1e12, 1024, 1e9, 1e-6).total_s == pytest.approx(2000, rel=0.001)
-    assert messages("all_reduce", "double_tree", 1024, pieces=1) == 38  # below 2 per level and direction
+    assert cost("all_reduce", "double_tree", 1e12, 1024, 1e9, 1e-6).total_s == pytest.approx(
+        2000, rel=0.001
+    )
+    assert (
+        messages("all_reduce", "double_tree", 1024, pieces=1) == 38
+    )  # below 2 per level and direction
 
 
-@pytest.mark.parametrize("collective, algorithm", [("all_reduce", "double_tree"), ("broadcast", "chain")])
+@pytest.mark.parametrize(
+    "collective, algorithm", [("all_reduce", "double_tree"), ("broadcast", "chain")]
+)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8, 13, 64])
 @pytest.mark.parametrize("payload_bytes", [0.0, 1.0, 1e5, 1e7, 3e8])
 def test_best_pieces_by_brute_force(collective, algorithm, ranks, payload_bytes):
     candidates = np.arange(1, 2000)
-    times = cost(collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S, candidates).total_s
+    times = cost(
+        collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S, candidates
+    ).total_s
     best = best_pieces(collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S)
-    assert cost(collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S, best).total_s \
-        == pytest.approx(times.min(), rel=1e-12)
-    assert cost(collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S).total_s \
-        == pytest.approx(times.min(), rel=1e-12)
+    assert cost(
+        collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S, best
+    ).total_s == pytest.approx(times.min(), rel=1e-12)
+    assert cost(
+        collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S
+    ).total_s == pytest.approx(times.min(), rel=1e-12)
 
 
 def test_without_latency_pieces_are_single_bytes():
     assert best_pieces("all_reduce", "double_tree", 1000.0, 8, BANDWIDTH_BPS, 0.0) == 1000
 
 
-GOOD = {"payload_bytes": 1e9, "ranks": 8, "bandwidth_Bps": 50e9, "latency_s": 5e-6, "time_s": 0.01, "pieces": 4}
+GOOD = {
+    "payload_bytes": 1e9,
+    "ranks": 8,
+    "bandwidth_Bps": 50e9,
+    "latency_s": 5e-6,
+    "time_s": 0.01,
+    "pieces": 4,
+}
 PUBLIC = [
-    (cost, ("all_reduce", "double_tree"), ("payload_bytes", "ranks", "bandwidth_Bps", "latency_s", "pieces")),
+    (
+        cost,
+        ("all_reduce", "double_tree"),
+        ("payload_bytes", "ranks", "bandwidth_Bps", "latency_s", "pieces"),
+    ),
     (messages, ("all_reduce", "double_tree"), ("ranks", "pieces")),
     (bytes_sent, ("all_reduce", "ring"), ("payload_bytes", "ranks")),
-    (best_pieces, ("all_reduce", "double_tree"), ("payload_bytes", "ranks", "bandwidth_Bps", "latency_s")),
+    (
+        best_pieces,
+        ("all_reduce", "double_tree"),
+        ("payload_bytes", "ranks", "bandwidth_Bps", "latency_s"),
+    ),
     (algorithm_bandwidth_Bps, (), ("payload_bytes", "time_s")),
     (bus_bandwidth_Bps, ("all_reduce",), ("payload_bytes", "time_s", "ranks")),
 ]
@@ -132,11 +188,16 @@ BAD = [0, -1, 2.5, float("nan"), float("inf"), "8", True, None]
 
 def is_fine(name, value):
     whole = name in ("ranks", "pieces")
-    return ((value == 0 and name in ("payload_bytes", "latency_s")) or (value == 2.5 and not whole)
-            or (value is None and name == "pieces"))
+    return (
+        (value == 0 and name in ("payload_bytes", "latency_s"))
+        or (value == 2.5 and not whole)
+        or (value is None and name == "pieces")
+    )
 
 
-@pytest.mark.parametrize("function, names, parameters", PUBLIC, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    "function, names, parameters", PUBLIC, ids=lambda value: getattr(value, "__name__", "")
+)
 def test_bad_input_is_named(function, names, parameters):
     good = {name: GOOD[name] for name in parameters}
     assert function(*names, **good) is not None
@@ -160,13 +221,23 @@ def test_wrong_names_are_named():
         bus_bandwidth_Bps("gather", 1e9, 0.01, 8)
 
 
-@pytest.mark.parametrize("payload_bytes, bandwidth_Bps", [(1e9, 50e9), (1e15, 50e9), (1e30, 50e9), (1e30, 1e-30)])
+@pytest.mark.parametrize(
+    "payload_bytes, bandwidth_Bps", [(1e9, 50e9), (1e15, 50e9), (1e30, 50e9), (1e30, 1e-30)]
+)
 @pytest.mark.parametrize("latency_s", [0.0, 5e-324, 1e-30, 5e-6])
-@pytest.mark.parametrize("collective, algorithm, payloads", [("all_reduce", "double_tree", 2), ("broadcast", "chain", 1)])
-def test_a_pipeline_of_a_huge_payload_reaches_its_limit(collective, algorithm, payloads, payload_bytes, bandwidth_Bps, latency_s):
-    """With any number of pieces for free, a double tree moves 2 payloads and a chain 1; at 1 GB pieces have a price."""
+@pytest.mark.parametrize(
+    "collective, algorithm, payloads", [("all_reduce", "double_tree", 2), ("broadcast", "chain", 1)]
+)
+def test_a_pipeline_of_a_huge_payload_reaches_its_limit(
+    collective, algorithm, payloads, payload_bytes, bandwidth_Bps, latency_s
+):
+    """With any number of pieces for free, a double tree moves 2 payloads and a chain 1; at 1 GB
+    pieces have a price.
+    """
     spent = cost(collective, algorithm, payload_bytes, 64, bandwidth_Bps, latency_s)
-    assert spent.transfer_s == pytest.approx(payloads * payload_bytes / bandwidth_Bps, rel=0.2 if payload_bytes == 1e9 else 1e-3)
+    assert spent.transfer_s == pytest.approx(
+        payloads * payload_bytes / bandwidth_Bps, rel=0.2 if payload_bytes == 1e9 else 1e-3
+    )
     assert 0 <= spent.latency_s < spent.transfer_s
     assert best_pieces(collective, algorithm, payload_bytes, 64, bandwidth_Bps, latency_s) <= 2**53
 
@@ -174,7 +245,9 @@ def test_a_pipeline_of_a_huge_payload_reaches_its_limit(collective, algorithm, p
 @pytest.mark.parametrize("pieces", [2**30, 2**53])
 def test_messages_of_many_pieces_do_not_wrap_around(pieces):
     assert messages("all_reduce", "double_tree", 64, pieces) == 2 * (2 * pieces + 2 * 6 - 3)
-    assert messages("all_reduce", "double_tree", np.array([64]), np.array([pieces])).tolist() == [2 * (2 * pieces + 9)]
+    assert messages("all_reduce", "double_tree", np.array([64]), np.array([pieces])).tolist() == [
+        2 * (2 * pieces + 9)
+    ]
     assert messages("broadcast", "chain", 64, pieces) == pieces + 62
 
 
@@ -191,15 +264,27 @@ def test_the_group_of_a_prime_number_of_ranks_is_found_at_once():
     assert default_group(np.array([[12, 17], [1, 48]])).tolist() == [[3, 1], [1, 6]]
 
 
-@pytest.mark.parametrize("call, says", [
-    (lambda: messages("all_reduce", "ring", np.array([2**63 - 1])), "^ranks must be at most"),
-    (lambda: bus_bandwidth_Bps("all_reduce", 1e9, 0.01, np.array([2**62 + 1])), "^ranks must be at most"),
-    (lambda: algorithm_bandwidth_Bps(1e308, 0.01), "^payload_bytes must be finite"),
-    (lambda: algorithm_bandwidth_Bps(1e9, 5e-324), "^time_s must be at least 1e-30 s"),
-    (lambda: messages("all_reduce", "hierarchical", 2**53), "^ranks must be at most 10000000000"),
-    (lambda: default_group(0), "^ranks must be at least 1"),
-    (lambda: cost("all_reduce", "ring", np.ones(3), np.array([1, 2]), 1, 0), "the shapes of payload_bytes .3,. and ranks .2,."),
-])
+@pytest.mark.parametrize(
+    "call, says",
+    [
+        (lambda: messages("all_reduce", "ring", np.array([2**63 - 1])), "^ranks must be at most"),
+        (
+            lambda: bus_bandwidth_Bps("all_reduce", 1e9, 0.01, np.array([2**62 + 1])),
+            "^ranks must be at most",
+        ),
+        (lambda: algorithm_bandwidth_Bps(1e308, 0.01), "^payload_bytes must be finite"),
+        (lambda: algorithm_bandwidth_Bps(1e9, 5e-324), "^time_s must be at least 1e-30 s"),
+        (
+            lambda: messages("all_reduce", "hierarchical", 2**53),
+            "^ranks must be at most 10000000000",
+        ),
+        (lambda: default_group(0), "^ranks must be at least 1"),
+        (
+            lambda: cost("all_reduce", "ring", np.ones(3), np.array([1, 2]), 1, 0),
+            "the shapes of payload_bytes .3,. and ranks .2,.",
+        ),
+    ],
+)
 def test_what_would_overflow_is_named(call, says):
     with pytest.raises(ValueError, match=says):
         call()

@@ -8,20 +8,27 @@ from hypothesis import strategies as st
 from dtlib.simulators.collectives import ALGORITHMS, make, two_trees
 from dtlib.simulators.execute import execute
 
-EVERY = [(collective, algorithm) for collective in ALGORITHMS for algorithm in ALGORITHMS[collective]]
+EVERY = [
+    (collective, algorithm) for collective in ALGORITHMS for algorithm in ALGORITHMS[collective]
+]
 ALL_REDUCES = list(ALGORITHMS["all_reduce"])
 
 
 def expected(collective, arrays, root=0):
     """What MPI promises, in plain numpy."""
-    ranks, total = len(arrays), sum(array.astype(object) for array in arrays) if arrays[0].size else arrays[0]
+    ranks, total = (
+        len(arrays),
+        sum(array.astype(object) for array in arrays) if arrays[0].size else arrays[0],
+    )
     return {
         "all_reduce": lambda: [total] * ranks,
         "reduce_scatter": lambda: np.array_split(total, ranks),
         "all_gather": lambda: [np.concatenate(arrays)] * ranks,
         "broadcast": lambda: [arrays[root]] * ranks,
-        "all_to_all": lambda: [np.concatenate([np.array_split(array, ranks)[rank] for array in arrays])
-                               for rank in range(ranks)],
+        "all_to_all": lambda: [
+            np.concatenate([np.array_split(array, ranks)[rank] for array in arrays])
+            for rank in range(ranks)
+        ],
     }[collective]()
 
 
@@ -32,7 +39,9 @@ def test_right_for_every_size_up_to_40(collective, algorithm, ranks):
     random = np.random.default_rng(ranks)
     for size in range(41):
         arrays = list(random.integers(-999, 999, (ranks, size)))
-        for result, wanted in zip(execute(schedule, arrays).results, expected(collective, arrays), strict=True):
+        for result, wanted in zip(
+            execute(schedule, arrays).results, expected(collective, arrays), strict=True
+        ):
             np.testing.assert_array_equal(result, wanted)
 
 
@@ -41,11 +50,16 @@ def test_right_for_every_size_up_to_40(collective, algorithm, ranks):
 def test_any_number_of_pieces_and_any_root(ranks, pieces, root, size):
     root %= ranks
     arrays = [np.arange(size) * 100 + rank for rank in range(ranks)]
-    for schedule in (make("all_reduce", "double_tree", ranks, pieces=pieces),
-                     make("broadcast", "chain", ranks, pieces=pieces, root=root),
-                     make("broadcast", "tree", ranks, root=root)):
-        for result, wanted in zip(execute(schedule, arrays).results, expected(schedule.collective, arrays, root),
-                                  strict=True):
+    for schedule in (
+        make("all_reduce", "double_tree", ranks, pieces=pieces),
+        make("broadcast", "chain", ranks, pieces=pieces, root=root),
+        make("broadcast", "tree", ranks, root=root),
+    ):
+        for result, wanted in zip(
+            execute(schedule, arrays).results,
+            expected(schedule.collective, arrays, root),
+            strict=True,
+        ):
             np.testing.assert_array_equal(result, wanted)
 
 
@@ -59,7 +73,9 @@ def test_floats_are_bitwise_equal_on_all_ranks(algorithm, ranks):
     np.testing.assert_allclose(results[0], np.sum(arrays, axis=0), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["int8", "uint16", "int64", "float16", "float32", "float64", "complex64"]
+)
 @pytest.mark.parametrize("algorithm", ALL_REDUCES)
 def test_dtype_and_shape_stay(algorithm, dtype):
     arrays = [np.full((2, 3), rank + 1, dtype) for rank in range(5)]
@@ -83,24 +99,36 @@ def test_inputs_stay_and_need_not_be_contiguous(algorithm):
 
 def test_a_single_rank_gets_a_copy():
     array = np.arange(3)
-    result, = execute(make("all_reduce", "ring", 1), [array]).results
+    (result,) = execute(make("all_reduce", "ring", 1), [array]).results
     assert result.tolist() == [0, 1, 2] and not np.shares_memory(result, array)
 
 
 def test_zero_dimensional_arrays_and_plain_numbers():
-    assert [float(result) for result in execute(make("all_reduce", "tree", 3), [1.0, 2.0, 3.5]).results] == [6.5] * 3
+    assert [
+        float(result) for result in execute(make("all_reduce", "tree", 3), [1.0, 2.0, 3.5]).results
+    ] == [6.5] * 3
 
 
-@pytest.mark.parametrize("arrays, error, says", [
-    ([np.zeros(3)] * 3, ValueError, "one array for each of the 4 ranks, got 3 of them"),
-    (None, ValueError, "one array for each of the 4 ranks, got None"),
-    ([np.zeros(3), np.zeros(3), np.zeros(4), np.zeros(3)], ValueError,
-     r"rank 2 has shape \(4,\) and dtype float64, but rank 0 has shape \(3,\) and dtype float64"),
-    ([np.zeros(3)] * 3 + [np.zeros(3, "f4")], ValueError, r"rank 3 has shape \(3,\) and dtype float32, but rank 0"),
-    ([np.zeros(3, bool)] * 4, TypeError, "rank 0 has dtype bool, which does not add up"),
-    (["a", "b", "c", "d"], TypeError, "rank 0 has dtype <U1"),
-    ([1, 2, 3, None], TypeError, "rank 3 has dtype object"),
-])
+@pytest.mark.parametrize(
+    "arrays, error, says",
+    [
+        ([np.zeros(3)] * 3, ValueError, "one array for each of the 4 ranks, got 3 of them"),
+        (None, ValueError, "one array for each of the 4 ranks, got None"),
+        (
+            [np.zeros(3), np.zeros(3), np.zeros(4), np.zeros(3)],
+            ValueError,
+            r"rank 2 has shape \(4,\) and dtype float64, but rank 0 has shape \(3,\) and dtype float64",
+        ),
+        (
+            [np.zeros(3)] * 3 + [np.zeros(3, "f4")],
+            ValueError,
+            r"rank 3 has shape \(3,\) and dtype float32, but rank 0",
+        ),
+        ([np.zeros(3, bool)] * 4, TypeError, "rank 0 has dtype bool, which does not add up"),
+        (["a", "b", "c", "d"], TypeError, "rank 0 has dtype <U1"),
+        ([1, 2, 3, None], TypeError, "rank 3 has dtype object"),
+    ],
+)
 def test_arrays_that_do_not_match(arrays, error, says):
     with pytest.raises(error, match=says):
         execute(make("all_reduce", "ring", 4), arrays)
@@ -110,11 +138,15 @@ def test_the_event_log_of_a_ring():
     log = execute(make("all_reduce", "ring", 4), [np.arange(5, dtype="f4")] * 4)
     assert len(log.events) == 6 * 4
     assert log.events[0] == (0, 0, 1, 3, True, 4)  # rank 0 starts with chunk 3, of one element
-    assert [event.bytes for event in log.events if event.chunk == 0] == [8] * 6  # 5 elements: 2 + 1 + 1 + 1
+    assert [event.bytes for event in log.events if event.chunk == 0] == [
+        8
+    ] * 6  # 5 elements: 2 + 1 + 1 + 1
     assert log.holdings.shape == (7, 4, 4)
     np.testing.assert_array_equal(log.holdings[0], 1)
     assert log.holdings[1].tolist() == [[1, 1, 2, 1], [1, 1, 1, 2], [2, 1, 1, 1], [1, 2, 1, 1]]
-    np.testing.assert_array_equal(np.diagonal(log.holdings[3]), 4)  # after n - 1 steps rank r has all of chunk r
+    np.testing.assert_array_equal(
+        np.diagonal(log.holdings[3]), 4
+    )  # after n - 1 steps rank r has all of chunk r
     np.testing.assert_array_equal(log.holdings[6], 4)
 
 

@@ -1,4 +1,6 @@
-"""Every exercise of the course: its stub, its reference and each listed mistake are judged as they should be."""
+"""Every exercise of the course: its stub, its reference and each listed mistake are judged as they
+should be.
+"""
 
 import pytest
 

@@ -43,8 +43,14 @@ def test_three_digits_are_enough():
 
 
 def test_factor_hints():
-    assert "factor of eight" in all_reduce.check_ring_bytes(8 * solutions.NUMBERS["check_ring_bytes"]).message
-    assert "power of ten" in all_reduce.check_ring_bytes(solutions.NUMBERS["check_ring_bytes"] / 1e9).message
+    assert (
+        "factor of eight"
+        in all_reduce.check_ring_bytes(8 * solutions.NUMBERS["check_ring_bytes"]).message
+    )
+    assert (
+        "power of ten"
+        in all_reduce.check_ring_bytes(solutions.NUMBERS["check_ring_bytes"] / 1e9).message
+    )
     assert "binary" in all_reduce.check_balance(16 * 2**20).message
 
 
@@ -67,12 +73,17 @@ def test_each_wrong_ring_gets_its_own_hint(wrong):
 
 
 def test_the_hints_of_wrong_rings_differ():
-    hints = [all_reduce.check_ring(wrong).message.split("]. ")[-1] for wrong in solutions.WRONG_RINGS]
+    hints = [
+        all_reduce.check_ring(wrong).message.split("]. ")[-1] for wrong in solutions.WRONG_RINGS
+    ]
     assert len(set(hints)) == len(hints)
 
 
-@pytest.mark.parametrize("wrong", [*solutions.WRONG_RINGS, lambda ranks: 5, lambda ranks: solutions.ring],
-                         ids=lambda wrong: wrong.__name__)
+@pytest.mark.parametrize(
+    "wrong",
+    [*solutions.WRONG_RINGS, lambda ranks: 5, lambda ranks: solutions.ring],
+    ids=lambda wrong: wrong.__name__,
+)
 def test_a_hint_is_short_and_made_of_sentences(wrong):
     message = all_reduce.check_ring(wrong).message
     assert "array(" not in message and len(message) < 300
@@ -87,7 +98,10 @@ def test_a_right_but_dear_schedule_is_told_its_bytes():
 @pytest.mark.parametrize("more", [1, 2, 5, 6])
 def test_a_ring_with_empty_steps_takes_too_many(more):
     needed = 2 * (4 - 1)
-    for ring in (lambda ranks: [*solutions.ring(ranks), *[[]] * more], lambda ranks: [*[[]] * more, *solutions.ring(ranks)]):
+    for ring in (
+        lambda ranks: [*solutions.ring(ranks), *[[]] * more],
+        lambda ranks: [*[[]] * more, *solutions.ring(ranks)],
+    ):
         assert f"it takes {needed + more} steps" in all_reduce.check_ring(ring).message
 
 
@@ -117,14 +131,22 @@ def test_stubs_are_not_attempted():
 def test_odd_rings():
     assert "without parentheses" in all_reduce.check_ring([]).message
     assert "no transfers" in all_reduce.check_ring(lambda ranks: []).message
-    assert "whole number" in all_reduce.check_ring(
-        lambda ranks: [[t._replace(chunk=t.chunk / 2) for t in step] for step in solutions.ring(ranks)]).message
+    assert (
+        "whole number"
+        in all_reduce.check_ring(
+            lambda ranks: [
+                [t._replace(chunk=t.chunk / 2) for t in step] for step in solutions.ring(ranks)
+            ]
+        ).message
+    )
     assert "must be a Transfer" in all_reduce.check_ring(lambda ranks: [[(0, 1, 0, True)]]).message
 
 
 def test_choosing():
     assert all_reduce.check_choice(solutions.choose).passed
-    assert all_reduce.check_choice(lambda payload_bytes: np.str_(solutions.choose(payload_bytes))).passed
+    assert all_reduce.check_choice(
+        lambda payload_bytes: np.str_(solutions.choose(payload_bytes))
+    ).passed
     assert "one of the names" in all_reduce.check_choice(lambda payload_bytes: "NCCL").message
 
 

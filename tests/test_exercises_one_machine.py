@@ -1,4 +1,6 @@
-"""The exercises of *One machine*: solutions pass, and each naive idea meets the hint that is about it."""
+"""The exercises of *One machine*: solutions pass, and each naive idea meets the hint that is about
+it.
+"""
 
 from __future__ import annotations
 
@@ -86,15 +88,34 @@ def test_eighteen_bytes_pass_as_what_the_paper_says():
 SHARDED = [
     (lambda p, n, stage: 16 * p / n, "whatever the stage"),
     (lambda p, n, stage: 16 * p / (n if stage else 1), "from the first stage on"),
-    (lambda p, n, stage: [4 * p + 12 * p / n, 2 * p + 14 * p / n, 16 * p / n, 16 * p / n][stage], "One stage too far"),
+    (
+        lambda p, n, stage: [4 * p + 12 * p / n, 2 * p + 14 * p / n, 16 * p / n, 16 * p / n][stage],
+        "One stage too far",
+    ),
     (lambda p, n, stage: 16 * p, "at any stage"),
-    (lambda p, n, stage: [16 * p, 4 * p + 12 * p / n, 14 * p + 2 * p / n, 14 * p + 2 * p / n][stage], "before it"),
-    (lambda p, n, stage: solutions.sharded_bytes(p, n, stage) + (4 * p * (1 - 1 / n) if stage else 0), "master weights"),
+    (
+        lambda p, n, stage: [16 * p, 4 * p + 12 * p / n, 14 * p + 2 * p / n, 14 * p + 2 * p / n][
+            stage
+        ],
+        "before it",
+    ),
+    (
+        lambda p, n, stage: (
+            solutions.sharded_bytes(p, n, stage) + (4 * p * (1 - 1 / n) if stage else 0)
+        ),
+        "master weights",
+    ),
     (lambda p, n, stage: solutions.sharded_bytes(p, n, stage) * n, "sum over all ranks"),
-    (lambda p, n, stage: solutions.sharded_bytes(p, n, stage) + 2 * p / (n if stage >= 2 else 1), "BF16 is asked"),
+    (
+        lambda p, n, stage: solutions.sharded_bytes(p, n, stage) + 2 * p / (n if stage >= 2 else 1),
+        "BF16 is asked",
+    ),
     (lambda p, n, stage: solutions.sharded_bytes(p, n, stage) / 2**30, "binary prefix"),
     (lambda p, n, stage: solutions.sharded_bytes(p, n, stage) / 1e9, "power of ten"),
-    (lambda p, n, stage: p * [16, 4 + 12 // n, 2 + 14 // n, 16 // n][stage], "optimizer state is gone"),
+    (
+        lambda p, n, stage: p * [16, 4 + 12 // n, 2 + 14 // n, 16 // n][stage],
+        "optimizer state is gone",
+    ),
     (lambda p, n, stage: print(p), "return"),
     (lambda p, n: p, "3 inputs"),
 ]
@@ -108,20 +129,29 @@ def test_wrong_sharded_bytes_get_their_own_hint(wrong, about):
 
 @pytest.mark.parametrize("whole", [int, round, math.ceil])
 def test_bytes_may_be_whole(whole):
-    assert exercises.check_sharded_bytes(lambda p, n, stage: whole(solutions.sharded_bytes(p, n, stage))).passed
     assert exercises.check_sharded_bytes(
-        lambda p, n, stage: sum(size // (n if stage >= first else 1)
-                                for first, size in ((3, 2 * p), (2, 2 * p), (1, 12 * p)))).passed
+        lambda p, n, stage: whole(solutions.sharded_bytes(p, n, stage))
+    ).passed
+    assert exercises.check_sharded_bytes(
+        lambda p, n, stage: sum(
+            size // (n if stage >= first else 1)
+            for first, size in ((3, 2 * p), (2, 2 * p), (1, 12 * p))
+        )
+    ).passed
 
 
-def counting(*, kv_heads="kv_heads", matrices=3, embeddings=None, layer_norms=2, last_norm=1, output=1):
+def counting(
+    *, kv_heads="kv_heads", matrices=3, embeddings=None, layer_norms=2, last_norm=1, output=1
+):
     """A count with one thing done wrong."""
+
     def count(config):
         hidden, width = config["hidden"], config["hidden"] // config["heads"]
         attention = (1 + output) * hidden**2 + 2 * hidden * config[kv_heads] * width
         layer = attention + matrices * hidden * config["ffn"] + layer_norms * hidden
         copies = embeddings or (1 if config["tied"] else 2)
         return config["layers"] * layer + copies * config["vocab"] * hidden + last_norm * hidden
+
     return count
 
 
@@ -135,7 +165,10 @@ COUNTS = [
     (counting(last_norm=0), "One norm is missing"),
     (counting(output=0), "four matrices"),
     (lambda config: float("nan"), "nan"),
-    (lambda config: config.update(tied=False) or solutions.count_parameters(config), "changed its input"),
+    (
+        lambda config: config.update(tied=False) or solutions.count_parameters(config),
+        "changed its input",
+    ),
 ]
 
 
@@ -146,7 +179,23 @@ def test_wrong_counts_get_their_own_hint(wrong, about):
 
 
 def test_the_solution_meets_the_published_counts():
-    llama_2 = {"layers": 80, "hidden": 8192, "vocab": 32000, "ffn": 28672, "heads": 64, "kv_heads": 8, "tied": False}
-    llama_3 = {"layers": 126, "hidden": 16384, "vocab": 128256, "ffn": 53248, "heads": 128, "kv_heads": 8, "tied": False}
+    llama_2 = {
+        "layers": 80,
+        "hidden": 8192,
+        "vocab": 32000,
+        "ffn": 28672,
+        "heads": 64,
+        "kv_heads": 8,
+        "tied": False,
+    }
+    llama_3 = {
+        "layers": 126,
+        "hidden": 16384,
+        "vocab": 128256,
+        "ffn": 53248,
+        "heads": 128,
+        "kv_heads": 8,
+        "tied": False,
+    }
     assert solutions.count_parameters(llama_2) == 68_976_648_192
     assert solutions.count_parameters(llama_3) == 405_853_388_800

@@ -14,10 +14,10 @@ from dtlib.facts.registry import fact
 from dtlib.facts.sweeps import read, sweep
 from dtlib.formulas import collectives as closed
 from dtlib.formulas.regimes import balance_bytes
+from dtlib.network import Network
 from dtlib.simulators import checker, clock
 from dtlib.simulators.collectives import make
 from dtlib.simulators.execute import execute
-from dtlib.simulators.network import Network
 from dtlib.units import GB, GiB
 from dtlib.views import encode, plots
 from dtlib.views.explorers import all_reduce as views
@@ -33,11 +33,14 @@ def curve(shown, algorithm, x, y):
     return {row[x]: row[y] for row in shown.tables["curves"] if row["algorithm"] == algorithm}
 
 
-# --- The ring -----------------------------------------------------------------------------------------------------------
+# --- The ring -------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("ranks", range(2, 9))
 def test_ledger_L06_and_L07_formula_schedule_clock_and_explorer_agree(ranks):
-    """One ring: as closed form, as a schedule counted, timed and run, and as what the reader is shown."""
+    """One ring: as closed form, as a schedule counted, timed and run, and as what the reader is
+    shown.
+    """
     share = Fraction(2 * (ranks - 1), ranks)
     payload = 840 * GB  # divisible by every number of ranks
     assert closed.bytes_sent("all_reduce", "ring", payload, ranks) == share * payload
@@ -45,17 +48,27 @@ def test_ledger_L06_and_L07_formula_schedule_clock_and_explorer_agree(ranks):
 
     schedule = make("all_reduce", "ring", ranks)
     assert len(schedule.steps) == 2 * (ranks - 1)
-    assert set(checker.bytes_sent(schedule, payload)) == set(checker.bytes_received(schedule, payload)) == {share * payload}
+    assert (
+        set(checker.count_bytes_sent(schedule, payload))
+        == set(checker.count_bytes_received(schedule, payload))
+        == {share * payload}
+    )
     assert clock.time_s(schedule, Network.flat(50e9, 5e-6), payload) == pytest.approx(
-        2 * (ranks - 1) * 5e-6 + float(share) * payload / 50e9, rel=1e-12)
+        2 * (ranks - 1) * 5e-6 + float(share) * payload / 50e9, rel=1e-12
+    )
 
     events = execute(schedule, [np.ones(ranks)] * ranks).events
     assert sum(event.bytes for event in events if event.source == 1) == share * 8 * ranks
 
     last = views.ring.shown(ranks=ranks, step=2 * (ranks - 1)).readouts
-    assert last["step"] == f"{2 * (ranks - 1)} of {2 * (ranks - 1)}" and last["complete"] == f"{ranks} of {ranks}"
+    assert (
+        last["step"] == f"{2 * (ranks - 1)} of {2 * (ranks - 1)}"
+        and last["complete"] == f"{ranks} of {ranks}"
+    )
     chunks, of, shown_share = re.fullmatch(r"(\d+) × S/(\d+) = ([\d.]+) × S", last["sent"]).groups()
-    assert Fraction(int(chunks), int(of)) == share and float(shown_share) == pytest.approx(float(share), rel=5e-3)
+    assert Fraction(int(chunks), int(of)) == share and float(shown_share) == pytest.approx(
+        float(share), rel=5e-3
+    )
     bytes_shown = curve(views.bytes_per_rank.shown(payload=GB), "ring", "ranks", "sent_GB")
     if ranks in bytes_shown:
         assert bytes_shown[ranks] == pytest.approx(float(share))
@@ -83,20 +96,28 @@ def test_every_step_of_the_ring_moves_one_chunk_a_rank(ranks):
         assert changed == {(row["rank"], row["chunk"]) for row in arrivals}
         complete = max(0, step - ranks + 2)
         assert shown.readouts["complete"] == f"{complete} of {ranks}"
-        assert f"has sent {step} chunk{'' if step == 1 else 's'} of S/{ranks} and holds {complete} complete" in shown.says
+        assert (
+            f"has sent {step} chunk{'' if step == 1 else 's'} of S/{ranks} and holds {complete} "
+            "complete" in shown.says
+        )
         held = now
 
 
 def test_the_closing_transfer_is_drawn_on_both_sides():
     arrows = views.ring.shown(ranks=4, step=1).tables["arrows"]
     assert len(arrows) == 5  # four transfers, one of them in two parts
-    out, back = (next(row for row in arrows if row[end] == at) for end, at in (("x2", 3 + views.EDGE), ("x", -views.EDGE)))
+    out, back = (
+        next(row for row in arrows if row[end] == at)
+        for end, at in (("x2", 3 + views.EDGE), ("x", -views.EDGE))
+    )
     assert out["y"] == back["y"] and out["x"] > 3 and back["x2"] < 0
     assert all(row["x2"] > row["x"] for row in arrows)
 
 
 def test_another_ring_would_be_noticed(monkeypatch):
-    """The explorer draws the log of the schedule: a schedule with a swapped chunk is drawn as it is, and does not end."""
+    """The explorer draws the log of the schedule: a schedule with a swapped chunk is drawn as it
+    is, and does not end.
+    """
     from dtlib.simulators.schedule import Schedule
 
     steps = list(make("all_reduce", "ring", 4).steps)
@@ -107,7 +128,8 @@ def test_another_ring_would_be_noticed(monkeypatch):
     assert held != [4] * 16
 
 
-# --- Bytes and time -------------------------------------------------------------------------------------------------
+# --- Bytes and time -------------------------------------------------------------------------------
+
 
 def test_bytes_of_the_busiest_rank():
     shown = views.bytes_per_rank.shown(ranks=1024, payload=GB)
@@ -115,14 +137,18 @@ def test_bytes_of_the_busiest_rank():
     for name, key in (("ring", "ring"), ("naive tree", "tree"), ("naive (rank 0)", "naive")):
         drawn = curve(shown, name, "ranks", "sent_GB")
         for ranks in (2, 8, 64):
-            counted = checker.bytes_sent(make("all_reduce", key, ranks), GB).max()
+            counted = checker.count_bytes_sent(make("all_reduce", key, ranks), GB).max()
             assert drawn[ranks] * GB == pytest.approx(counted, rel=1e-6)
 
 
 def test_careful_12_a_double_tree_has_few_hops_and_full_bandwidth():
-    """Ring against the naive tree only would teach that few hops cost bandwidth: the double tree has both."""
+    """Ring against the naive tree only would teach that few hops cost bandwidth: the double tree
+    has both.
+    """
     shown = views.time_against_ranks.shown(payload=2**32, latency=5e-6, bandwidth=50e9)
-    tree, double, ring = (curve(shown, name, "ranks", "time_s") for name in ("naive tree", "double tree", "ring"))
+    tree, double, ring = (
+        curve(shown, name, "ranks", "time_s") for name in ("naive tree", "double tree", "ring")
+    )
     bytes_once = 2**32 / 50e9
     assert tree[16_384] > 25 * bytes_once
     assert 2 * bytes_once < double[16_384] < 2.3 * bytes_once
@@ -132,7 +158,9 @@ def test_careful_12_a_double_tree_has_few_hops_and_full_bandwidth():
     double, ring = (curve(small, name, "ranks", "time_s") for name in ("double tree", "ring"))
     assert ring[16_384] > 500 * double[16_384]
     assert double[16_384] < 4.1 * 14 * 5e-6
-    assert set(views.ALGORITHMS) >= {"ring", "tree", "double_tree"}, "the naive tree is never shown without the double one"
+    assert set(views.ALGORITHMS) >= {"ring", "tree", "double_tree"}, (
+        "the naive tree is never shown without the double one"
+    )
 
 
 @pytest.mark.parametrize("key", views.ALGORITHMS)
@@ -140,9 +168,15 @@ def test_drawn_times_are_those_of_the_clock(key):
     shown = views.time_against_size.shown(ranks=16, latency=5e-6, bandwidth=50e9)
     drawn = curve(shown, views.ALGORITHMS[key], "payload", "time_s")
     for payload in (2**16, 2**24):
-        pieces = {"pieces": closed.best_pieces("all_reduce", key, payload, 16, 50e9, 5e-6)} if key == "double_tree" else {}
+        pieces = (
+            {"pieces": closed.best_pieces("all_reduce", key, payload, 16, 50e9, 5e-6)}
+            if key == "double_tree"
+            else {}
+        )
         schedule = make("all_reduce", key, 16, **pieces)
-        assert clock.time_s(schedule, Network.flat(50e9, 5e-6), payload) == pytest.approx(drawn[payload], rel=1e-3)
+        assert clock.time_s(schedule, Network.flat(50e9, 5e-6), payload) == pytest.approx(
+            drawn[payload], rel=1e-3
+        )
 
 
 @pytest.mark.parametrize("ranks", [2, 64, 1024])
@@ -177,8 +211,11 @@ def test_both_dotted_lines_are_named_on_the_lines():
         assert wire["part_s"] == parts[wire["size"]]["wire_s"] > views.TIMES[0]
 
 
-@pytest.mark.parametrize("explorer", [views.bytes_per_rank, views.time_against_size, views.time_against_ranks],
-                         ids=lambda e: e.name)
+@pytest.mark.parametrize(
+    "explorer",
+    [views.bytes_per_rank, views.time_against_size, views.time_against_ranks],
+    ids=lambda e: e.name,
+)
 def test_legend_symbols_have_no_dashed_outline(explorer):
     [legend] = encode.explorer_spec(explorer)["vega"]["legends"]
     assert "strokeDash" not in legend and "shape" in legend
@@ -196,12 +233,16 @@ def test_a_balance_needs_messages_and_a_fixed_latency():
 def test_the_fastest_is_the_lowest_curve():
     shown = views.time_against_size.shown(ranks=64, latency=5e-6, bandwidth=50e9)
     for size, readout in ((4096, "small"), (GiB, "large")):
-        times = {name: curve(shown, name, "payload", "time_s")[size] for name in views.ALGORITHMS.values()}
+        times = {
+            name: curve(shown, name, "payload", "time_s")[size]
+            for name in views.ALGORITHMS.values()
+        }
         first = shown.readouts[readout].split(" or ")[0]
         assert times[first] == pytest.approx(min(times.values()))
 
 
-# --- All of them ----------------------------------------------------------------------------------------------------
+# --- All of them ----------------------------------------------------------------------------------
+
 
 @each
 def test_every_control_changes_a_readout_at_every_setting(explorer):
@@ -217,13 +258,16 @@ def test_no_point_leaves_the_fixed_axes(explorer):
                 assert field not in row or low <= row[field] <= high
 
 
-# --- Measured, and predicted --------------------------------------------------------------------------------------------
+# --- Measured, and predicted ----------------------------------------------------------------------
+
 
 def test_the_sweep_gives_the_bus_bandwidth_its_benchmark_printed():
     printed_GBps = {2**20: 67.04, 2**24: 237.21, 2**27: 400.53, 2**30: 466.33, 2**34: 479.90}
     measured = sweep("nccl-8xh100")
     for payload, bus in printed_GBps.items():
-        assert closed.bus_bandwidth_Bps("all_reduce", payload, measured.at(payload), 8) / 1e9 == pytest.approx(bus, abs=0.25)
+        assert closed.bus_bandwidth_Bps(
+            "all_reduce", payload, measured.at(payload), 8
+        ) / 1e9 == pytest.approx(bus, abs=0.25)
     best = closed.bus_bandwidth_Bps("all_reduce", measured.payload_bytes, measured.time_s, 8).max()
     assert fact("bus-8xh100.nvls").each_way_Bps == pytest.approx(best, rel=1e-4)
     assert measured.time_s.min() == pytest.approx(13e-6)
@@ -237,20 +281,29 @@ def test_careful_3_and_4_above_the_wire_yet_no_faster_wire():
     assert 0.80 < ring_Bps / wire_Bps < 0.83
     assert fact("bus-8xh100.nvls").each_way_Bps / ring_Bps == pytest.approx(1.3, abs=0.01)
     picture = plots.measured_bus_bandwidth()
-    for said in ("Measured", "13 µs", "480 GB/s at 8 GiB", "450 GB/s of the wire", "370 GB/s of a ring"):
+    for said in (
+        "Measured",
+        "13 µs",
+        "480 GB/s at 8 GiB",
+        "450 GB/s of the wire",
+        "370 GB/s of a ring",
+    ):
         assert said in picture.says
     assert "<svg" in picture._repr_html_()
 
 
-@pytest.mark.parametrize(("old", "new", "complaint"), [
-    ('note = "', 'noted = "', "missing field 'note'"),
-    ('kind = "measured"', 'kind = "nominal"', "kind must be 'measured', got 'nominal'"),
-    ("checked = 2026-11-29", 'checked = "today"', "checked must be a date"),
-    ("8, 16, 32,", "8, 16,", "one time a size"),
-    ("8, 16, 32,", "8, 32, 16,", "sizes must grow"),
-    ("13.67e-6", "0.0", "times be above 0"),
-    ("collective =", 'color = "red"\ncollective =', "unknown field 'color'"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ('note = "', 'noted = "', "missing field 'note'"),
+        ('kind = "measured"', 'kind = "nominal"', "kind must be 'measured', got 'nominal'"),
+        ("checked = 2026-11-29", 'checked = "today"', "checked must be a date"),
+        ("8, 16, 32,", "8, 16,", "one time a size"),
+        ("8, 16, 32,", "8, 32, 16,", "sizes must grow"),
+        ("13.67e-6", "0.0", "times be above 0"),
+        ("collective =", 'color = "red"\ncollective =', "unknown field 'color'"),
+    ],
+)
 def test_an_incomplete_sweep_is_refused(tmp_path, old, new, complaint):
     from importlib.resources import files
 
@@ -281,14 +334,24 @@ def test_slips_are_not_the_answer(name):
     assert prediction.slips
     wrong = [value for value, _ in prediction.slips]
     assert len(set(wrong)) == len(wrong)
-    assert all(not math.isclose(value, prediction.answer, rel_tol=2 * prediction.tolerance) for value in wrong)
+    assert all(
+        not math.isclose(value, prediction.answer, rel_tol=2 * prediction.tolerance)
+        for value in wrong
+    )
 
 
 def test_the_worked_times_of_the_chapter():
-    """Ring, naive tree, double tree and halving-doubling for 1 GiB on 16,384 ranks, worked out by hand."""
+    """Ring, naive tree, double tree and halving-doubling for 1 GiB on 16,384 ranks, worked out by
+    hand.
+    """
     S, B, a = 2**30, 50e9, 5e-6
-    by_hand = {"ring": 2 * 16_383 * a + 2 * 16_383 / 16_384 * S / B, "tree": 28 * (a + S / B),
-               "halving_doubling": 28 * a + 2 * 16_383 / 16_384 * S / B,
-               "double_tree": min(2 * (2 * m + 25) * (a + S / (2 * m) / B) for m in range(1, 2000))}
+    by_hand = {
+        "ring": 2 * 16_383 * a + 2 * 16_383 / 16_384 * S / B,
+        "tree": 28 * (a + S / B),
+        "halving_doubling": 28 * a + 2 * 16_383 / 16_384 * S / B,
+        "double_tree": min(2 * (2 * m + 25) * (a + S / (2 * m) / B) for m in range(1, 2000)),
+    }
     for name, time_s in by_hand.items():
-        assert closed.cost("all_reduce", name, S, 16_384, B, a).total_s == pytest.approx(time_s, rel=1e-9)
+        assert closed.cost("all_reduce", name, S, 16_384, B, a).total_s == pytest.approx(
+            time_s, rel=1e-9
+        )

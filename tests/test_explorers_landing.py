@@ -31,9 +31,13 @@ def bars(**values):
 def test_ledger_L18_to_L25_one_gpu_a_copy(figure):
     shown = the_wire.shown(shared=1, bandwidth_Bps=50e9).readouts
     assert amount(shown["payload"]) == figure("L18")
-    assert amount(shown["sent"]) == pytest.approx(figure("L19"), rel=1e-3)  # 2(K-1)/K for K = 16384 is 2 to four digits
+    assert amount(shown["sent"]) == pytest.approx(
+        figure("L19"), rel=1e-3
+    )  # 2(K-1)/K for K = 16384 is 2 to four digits
     assert amount(shown["wire"]) == pytest.approx(figure("L20"), rel=1e-3)
-    assert bars(shared=1)["Network"] == pytest.approx(2 * 16_383 / 16_384 * 8.1e11 / 50e9, rel=1e-12)
+    assert bars(shared=1)["Network"] == pytest.approx(
+        2 * 16_383 / 16_384 * 8.1e11 / 50e9, rel=1e-12
+    )
     assert bars(shared=1)["Compute"] == pytest.approx(figure("L23"), rel=1e-12)
     assert amount(shown["waiting"]) == pytest.approx(figure("L24"), abs=1e-3)
     assert 1 - amount(shown["waiting"]) == pytest.approx(figure("L25"), abs=1e-3)
@@ -50,7 +54,9 @@ def test_ledger_L26_to_L31_the_published_plan(figure):
     assert figure("L20") / at["Network"] == pytest.approx(figure("L31"), rel=1e-4)
     assert bars(shared=1)["Network"] / at["Network"] == pytest.approx(129, rel=1e-12)  # 16383 / 127
     assert shown["copies"] == "128"
-    assert amount(shown["waiting"]) == pytest.approx(0.0388, abs=5e-4)  # of the whole step; L30 is over computing
+    assert amount(shown["waiting"]) == pytest.approx(
+        0.0388, abs=5e-4
+    )  # of the whole step; L30 is over computing
 
 
 def test_fp32_gradients_double_the_bytes():
@@ -66,7 +72,9 @@ def test_bandwidth_is_each_way(figure):
 
 def test_a_ring_that_forgets_one_of_its_halves_is_caught(monkeypatch, figure):
     whole = landing.cost
-    monkeypatch.setattr(landing, "cost", lambda *args, **more: whole("reduce_scatter", *args[1:], **more))
+    monkeypatch.setattr(
+        landing, "cost", lambda *args, **more: whole("reduce_scatter", *args[1:], **more)
+    )
     with pytest.raises(AssertionError):
         test_ledger_L18_to_L25_one_gpu_a_copy(figure)
 

@@ -1,4 +1,6 @@
-"""The registry: complete facts, one convention per figure, and incomplete or mislabeled files refused by name."""
+"""The registry: complete facts, one convention per figure, and incomplete or mislabeled files
+refused by name.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def test_every_fact_is_complete():
 
 
 def test_every_source_is_used():
-    assert {one.key for one in registry.all_sources()} == {one.source for one in registry.all_facts()}
+    assert {one.key for one in registry.all_sources()} == {
+        one.source for one in registry.all_facts()
+    }
 
 
 def test_link_rates_have_a_direction_and_flop_rates_a_convention():
@@ -62,7 +66,8 @@ def test_figures_from_memory_say_so():
         assert "from memory" in registry.fact(key).note
 
 
-# The published hardware table: TFLOP/s, GB, TB/s, GB/s each way, domain, Gb/s of the NIC, measured TFLOP/s.
+# The published hardware table: TFLOP/s, GB, TB/s, GB/s each way, domain, Gb/s of the NIC, measured
+# TFLOP/s.
 PUBLISHED = {
     "A100-SXM-80GB": (312, 80, 2.0, 300, 8, 200, 271.2),
     "H100-SXM": (989, 80, 3.35, 450, 8, 400, 794.5),
@@ -109,7 +114,9 @@ def test_ledger_l09_and_l44():
 def test_a_two_way_or_sparse_figure_is_not_returned_as_a_single_one():
     with pytest.raises(ConventionError, match=r"h100-sxm\.scaleup_printed = 9e\+11 .*sum of both"):
         registry.fact("h100-sxm.scaleup_printed").each_way_Bps  # noqa: B018
-    with pytest.raises(ConventionError, match=r"h100-sxm\.peak_bf16_printed = 1\.979e\+15 .*sparse"):
+    with pytest.raises(
+        ConventionError, match=r"h100-sxm\.peak_bf16_printed = 1\.979e\+15 .*sparse"
+    ):
         registry.fact("h100-sxm.peak_bf16_printed").dense_FLOPs  # noqa: B018
     with pytest.raises(ConventionError, match="not a plain number in B"):
         registry.fact("h100-sxm.scaleup_printed").number("B/s")
@@ -120,18 +127,21 @@ def test_a_two_way_or_sparse_figure_is_not_returned_as_a_single_one():
 
 
 def test_runs_and_models():
-    run = registry.run("Llama-3-405B")
+    run = registry.training_run("Llama-3-405B")
     assert run["gpus"].value == run["tp"].value * run["pp"].value * run["dp"].value
     assert run["interruptions_unexpected"].value == 466 - 47 == int(LEDGER["L34"]["value"])
-    assert registry.run("OPT-175B")["restarts_manual"].value == int(LEDGER["L42"]["value"])
-    assert registry.run("Colossus")["gpus"].value == 100_000
+    assert registry.training_run("OPT-175B")["restarts_manual"].value == int(LEDGER["L42"]["value"])
+    assert registry.training_run("Colossus")["gpus"].value == 100_000
     assert registry.model("Llama-3.1-405B")["parameters_rounded"].value == 405e9
     assert registry.model("Llama-3.1-405B")["parameters"].value == 405_853_388_800
-    assert len(registry.models()) == 10 and len(registry.runs()) == 6
+    assert len(registry.models()) == 10 and len(registry.training_runs()) == 6
 
 
 @pytest.mark.parametrize("bad", ["H100", "", 8, None, True, ["H100-SXM"], float("nan")])
-@pytest.mark.parametrize("lookup", [registry.accelerator, registry.model, registry.run, registry.source, registry.fact])
+@pytest.mark.parametrize(
+    "lookup",
+    [registry.accelerator, registry.model, registry.training_run, registry.source, registry.fact],
+)
 def test_unknown_names_are_refused_with_the_known_ones(lookup, bad):
     with pytest.raises((TypeError, ValueError), match="must be one of") as error:
         lookup(bad)
@@ -152,6 +162,7 @@ def test_an_unknown_fact_lists_its_siblings():
 
 # Seeded faults: each damage to a file is refused by a message that names file, fact and field.
 
+
 def test_the_undamaged_copy_loads(folder):
     assert len(registry.Registry(folder).facts) == len(list(registry.all_facts()))
 
@@ -164,29 +175,104 @@ def test_a_dropped_field_is_named(folder, file, field):
     value = r'("[^"]*"|[\d-]+)'
     text = re.sub(rf", {field} = {value}", "", path.read_text(encoding="utf-8"))
     path.write_text(re.sub(rf"\{{{field} = {value}, ", "{", text), encoding="utf-8")
-    with pytest.raises(FactError, match=rf"^{file}\.toml: [\w.-]+\.\w+: field '{field}' is missing"):
+    with pytest.raises(
+        FactError, match=rf"^{file}\.toml: [\w.-]+\.\w+: field '{field}' is missing"
+    ):
         registry.Registry(folder)
 
 
-@pytest.mark.parametrize(("file", "pattern", "replacement", "message"), [
-    ("hardware.toml", r"memory = \{value = 80e9, ", "memory = {", r"a100-sxm-80gb\.memory: field 'value' is missing"),
-    ("hardware.toml", r'(scaleup = .*), direction = "each way"', r"\1", r"scaleup: field 'direction' is missing: a"),
-    ("hardware.toml", r'(peak_bf16 = .*), convention = "dense"', r"\1", r"peak_bf16: field 'convention' is missing"),
-    ("hardware.toml", r'unit = "B"', 'unit = "GB"', r"a100-sxm-80gb\.memory: unit must be one of .*got 'GB'"),
-    ("hardware.toml", r'"each way"', '"one way"', r"scaleup: direction must be one of .*got 'one way'"),
-    ("hardware.toml", r'"measured"', '"guessed"', r"matmul_bf16: kind must be one of .*got 'guessed'"),
-    ("hardware.toml", r"value = 80e9", "value = nan", r"memory: value must be a finite number .*got nan"),
-    ("hardware.toml", r"value = 80e9", "value = -80e9", r"memory: value must be a finite number .*got -8"),
-    ("hardware.toml", r"value = 80e9", 'value = "80"', r"memory: value must be a number in B, got '80'"),
-    ("hardware.toml", r"2026-11-29", '"yesterday"', r"memory: checked must be a date .*got 'yesterday'"),
-    ("hardware.toml", r"note = ", "notes = ", r"hbm: unknown field 'notes'"),
-    ("hardware.toml", r'name = "H100-SXM"\n', "", r"h100-sxm: field 'name' is missing"),
-    ("hardware.toml", r'name = "H100-SXM"', 'name = "H100"', r"h100-sxm: name must be .*got 'H100'"),
-    ("runs.toml", r'source = "opt"', 'source = "a blog"', r"opt-175b\.gpus: source 'a blog' is not in sources\.toml"),
-    ("runs.toml", r"\[opt-175b\]\nname = .*", '[gpt-2]\nname = "GPT-2"\nlayers = 1', r"gpt-2\.layers: already given"),
-    ("sources.toml", r"year = 2020\n", "", r"sources\.toml: zero: field 'year' is missing"),
-    ("sources.toml", r"year = 2020\n", "year = 2020\npages = 3\n", r"sources\.toml: zero: unknown field 'pages'"),
-])
+@pytest.mark.parametrize(
+    ("file", "pattern", "replacement", "message"),
+    [
+        (
+            "hardware.toml",
+            r"memory = \{value = 80e9, ",
+            "memory = {",
+            r"a100-sxm-80gb\.memory: field 'value' is missing",
+        ),
+        (
+            "hardware.toml",
+            r'(scaleup = .*), direction = "each way"',
+            r"\1",
+            r"scaleup: field 'direction' is missing: a",
+        ),
+        (
+            "hardware.toml",
+            r'(peak_bf16 = .*), convention = "dense"',
+            r"\1",
+            r"peak_bf16: field 'convention' is missing",
+        ),
+        (
+            "hardware.toml",
+            r'unit = "B"',
+            'unit = "GB"',
+            r"a100-sxm-80gb\.memory: unit must be one of .*got 'GB'",
+        ),
+        (
+            "hardware.toml",
+            r'"each way"',
+            '"one way"',
+            r"scaleup: direction must be one of .*got 'one way'",
+        ),
+        (
+            "hardware.toml",
+            r'"measured"',
+            '"guessed"',
+            r"matmul_bf16: kind must be one of .*got 'guessed'",
+        ),
+        (
+            "hardware.toml",
+            r"value = 80e9",
+            "value = nan",
+            r"memory: value must be a finite number .*got nan",
+        ),
+        (
+            "hardware.toml",
+            r"value = 80e9",
+            "value = -80e9",
+            r"memory: value must be a finite number .*got -8",
+        ),
+        (
+            "hardware.toml",
+            r"value = 80e9",
+            'value = "80"',
+            r"memory: value must be a number in B, got '80'",
+        ),
+        (
+            "hardware.toml",
+            r"2026-11-29",
+            '"yesterday"',
+            r"memory: checked must be a date .*got 'yesterday'",
+        ),
+        ("hardware.toml", r"note = ", "notes = ", r"hbm: unknown field 'notes'"),
+        ("hardware.toml", r'name = "H100-SXM"\n', "", r"h100-sxm: field 'name' is missing"),
+        (
+            "hardware.toml",
+            r'name = "H100-SXM"',
+            'name = "H100"',
+            r"h100-sxm: name must be .*got 'H100'",
+        ),
+        (
+            "runs.toml",
+            r'source = "opt"',
+            'source = "a blog"',
+            r"opt-175b\.gpus: source 'a blog' is not in sources\.toml",
+        ),
+        (
+            "runs.toml",
+            r"\[opt-175b\]\nname = .*",
+            '[gpt-2]\nname = "GPT-2"\nlayers = 1',
+            r"gpt-2\.layers: already given",
+        ),
+        ("sources.toml", r"year = 2020\n", "", r"sources\.toml: zero: field 'year' is missing"),
+        (
+            "sources.toml",
+            r"year = 2020\n",
+            "year = 2020\npages = 3\n",
+            r"sources\.toml: zero: unknown field 'pages'",
+        ),
+    ],
+)
 def test_damage_is_refused_by_name(folder, file, pattern, replacement, message):
     edit(folder, file, pattern, replacement)
     with pytest.raises(FactError, match=message):
@@ -196,7 +282,9 @@ def test_damage_is_refused_by_name(folder, file, pattern, replacement, message):
 def test_a_two_way_bandwidth_labeled_each_way_is_caught(folder):
     """The classic: 900 GB/s written down as what moves in one direction."""
     edit(folder, "hardware.toml", r"scaleup = \{value = 450e9", "scaleup = {value = 900e9")
-    with pytest.raises(FactError, match=r"h100-sxm\.scaleup_printed .* must be twice h100-sxm\.scaleup = 9e\+11"):
+    with pytest.raises(
+        FactError, match=r"h100-sxm\.scaleup_printed .* must be twice h100-sxm\.scaleup = 9e\+11"
+    ):
         registry.Registry(folder)
 
 
@@ -207,20 +295,33 @@ def test_a_sparse_peak_labeled_dense_is_caught(folder):
 
 
 def test_a_bandwidth_marked_two_way_is_not_used_as_each_way(folder):
-    edit(folder, "hardware.toml", r'(nic = .*)direction = "each way"', r'\1direction = "sum of both"')
+    edit(
+        folder, "hardware.toml", r'(nic = .*)direction = "each way"', r'\1direction = "sum of both"'
+    )
     with pytest.raises(ConventionError, match=r"a100-sxm-80gb\.nic"):
         registry.Registry(folder).accelerator("A100-SXM-80GB")
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"convention": "none"}, "convention must be 'dense' or 'sparse' for FLOP/s"),
-    ({"direction": "each way"}, "direction must be 'none' for FLOP/s"),
-    ({"source": 3}, "source must be text"),
-    ({"value": True}, "value must be a number in FLOP/s"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"convention": "none"}, "convention must be 'dense' or 'sparse' for FLOP/s"),
+        ({"direction": "each way"}, "direction must be 'none' for FLOP/s"),
+        ({"source": 3}, "source must be text"),
+        ({"value": True}, "value must be a number in FLOP/s"),
+    ],
+)
 def test_a_fact_checks_itself(change, message):
-    good = dict(key="a.b", value=1e12, unit="FLOP/s", direction="none", convention="dense", kind="nominal",
-                source="zero", checked=date(2026, 11, 29))
+    good = dict(
+        key="a.b",
+        value=1e12,
+        unit="FLOP/s",
+        direction="none",
+        convention="dense",
+        kind="nominal",
+        source="zero",
+        checked=date(2026, 11, 29),
+    )
     assert Fact(**good).dense_FLOPs == 1e12
     with pytest.raises(FactError, match=message):
         Fact(**{**good, **change})

@@ -1,19 +1,21 @@
-"""The fastest algorithm on a described network: by brute force over all of them, and what real ranks then run."""
+"""The fastest algorithm on a described network: by brute force over all of them, and what real
+ranks then run.
+"""
 
 from __future__ import annotations
 
 import pytest
 
+from dtlib.network import Network, Tier
 from dtlib.simulators.clock import time_s
 from dtlib.simulators.collectives import ALGORITHMS, make
 from dtlib.simulators.fastest import fastest
-from dtlib.simulators.network import Network, Tier
 from dtlib.simulators.ranks import Cluster
 from dtlib.units import GiB, KiB, MiB
 
 FLAT = Network.flat(bandwidth_Bps=50e9, latency_s=5e-6)
-TIERS = Network((Tier("inside", 450e9, 1e-6, group_size=4), Tier("across", 50e9, 5e-6)))
-FELT = Network((Tier("inside", 180e6, 2e-4, group_size=2), Tier("across", 10e6, 1e-3)))
+TIERS = Network((Tier("inside", 450e9, 1e-6, node_size=4), Tier("across", 50e9, 5e-6)))
+FELT = Network((Tier("inside", 180e6, 2e-4, node_size=2), Tier("across", 10e6, 1e-3)))
 
 
 @pytest.mark.parametrize("network", [FLAT, TIERS], ids=["flat", "tiers"])
@@ -41,20 +43,31 @@ def test_ranks_run_it_by_default():
         return int(comm.all_reduce([comm.rank] * 3000, algorithm=algorithm)[-1])
 
     def transfers(result):
-        return sorted((record.step, record.source, record.destination, record.chunk) for record in result.trace)
+        return sorted(
+            (record.step, record.source, record.destination, record.chunk)
+            for record in result.trace
+        )
 
     with Cluster(4) as cluster:
         by_default = cluster.run(program, ("fastest",), network=FELT)
-        by_name = cluster.run(program, (make("all_reduce", "hierarchical", 4, group=2),), network=FELT)
+        by_name = cluster.run(
+            program, (make("all_reduce", "hierarchical", 4, group=2),), network=FELT
+        )
     assert list(by_default) == list(by_name) == [6] * 4
     assert transfers(by_default) == transfers(by_name) != []
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (("reduce", 4, 1, FLAT), "collective must be one of"), (("all_reduce", 0, 1, FLAT), "ranks must be at least 1"),
-    (("all_reduce", 4, -1, FLAT), "payload_bytes must be at least 0"), (("all_reduce", 4, 1, 50e9), "network must be a Network"),
-    (("all_reduce", 4, 1, [50e9]), "network must be a Network"), (("all_reduce", True, 1, FLAT), "ranks must be"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("reduce", 4, 1, FLAT), "collective must be one of"),
+        (("all_reduce", 0, 1, FLAT), "ranks must be at least 1"),
+        (("all_reduce", 4, -1, FLAT), "payload_bytes must be at least 0"),
+        (("all_reduce", 4, 1, 50e9), "network must be a Network"),
+        (("all_reduce", 4, 1, [50e9]), "network must be a Network"),
+        (("all_reduce", True, 1, FLAT), "ranks must be"),
+    ],
+)
 def test_wrong_arguments_are_named(arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         fastest(*arguments)

@@ -27,8 +27,17 @@ from dtlib.formulas.memory import (
 from dtlib.units import GB, GiB
 
 ROWS = (Path(__file__).parent / "data" / "ledger.csv").read_text(encoding="utf-8").splitlines()
-LEDGER = {row["id"]: float(row["value"]) for row in csv.DictReader(ROWS) if row["id"] in ("L01", "L02", "L03")}
-PAPER_GB = {0: 120, 1: 31.40625, 2: 16.640625, 3: 1.875}  # ZeRO, Figure 1: 7.5e9 parameters on 64 ranks
+LEDGER = {
+    row["id"]: float(row["value"])
+    for row in csv.DictReader(ROWS)
+    if row["id"] in ("L01", "L02", "L03")
+}
+PAPER_GB = {
+    0: 120,
+    1: 31.40625,
+    2: 16.640625,
+    3: 1.875,
+}  # ZeRO, Figure 1: 7.5e9 parameters on 64 ranks
 
 
 def test_ledger_l01_bytes_per_parameter():
@@ -78,10 +87,15 @@ def test_one_rank_is_no_sharding(stage, gradient_dtype):
     assert alone == training_state(7.5e9, gradient_dtype=gradient_dtype)
 
 
-@pytest.mark.parametrize(("stage", "sharded"), [
-    (0, set()), (1, {"master", "moments"}), (2, {"master", "moments", "gradients"}),
-    (3, {"master", "moments", "gradients", "weights"}),
-])
+@pytest.mark.parametrize(
+    ("stage", "sharded"),
+    [
+        (0, set()),
+        (1, {"master", "moments"}),
+        (2, {"master", "moments", "gradients"}),
+        (3, {"master", "moments", "gradients", "weights"}),
+    ],
+)
 def test_each_stage_divides_one_more_part(stage, sharded):
     whole = training_state(1e9, gradient_dtype="fp32").parts()
     per_rank = sharded_state(1e9, 8, stage=stage, gradient_dtype="fp32").parts()
@@ -102,13 +116,19 @@ sizes = st.integers(1, 10**12)
 @given(sizes, counts, counts, st.sampled_from(STAGES), st.sampled_from(GRADIENT_DTYPES))
 def test_memory_never_rises_with_ranks(parameters, one, other, stage, gradient_dtype):
     few, many = sorted((one, other))
-    less, more = (sharded_state(parameters, n, stage=stage, gradient_dtype=gradient_dtype).total for n in (many, few))
+    less, more = (
+        sharded_state(parameters, n, stage=stage, gradient_dtype=gradient_dtype).total
+        for n in (many, few)
+    )
     assert less <= more
 
 
 @given(sizes, counts, st.sampled_from(GRADIENT_DTYPES))
 def test_memory_never_rises_with_the_stage(parameters, ranks, gradient_dtype):
-    totals = [sharded_state(parameters, ranks, stage=s, gradient_dtype=gradient_dtype).total for s in STAGES]
+    totals = [
+        sharded_state(parameters, ranks, stage=s, gradient_dtype=gradient_dtype).total
+        for s in STAGES
+    ]
     assert totals == sorted(totals, reverse=True)
 
 
@@ -143,7 +163,9 @@ def test_a_formula_that_forgets_a_part_is_caught(monkeypatch):
     """Seeded faults: no master copy; a gradient of the wrong size."""
     real = memory.constant
     for broken in ("master_fp32", "gradient_bf16"):
-        monkeypatch.setattr(memory, "constant", lambda name, broken=broken: 0.0 if name == broken else real(name))
+        monkeypatch.setattr(
+            memory, "constant", lambda name, broken=broken: 0.0 if name == broken else real(name)
+        )
         assert training_state(405e9, gradient_dtype="bf16").total != LEDGER["L02"]
         assert sharded_state(7.5e9, 64, stage=1, gradient_dtype="bf16").total != PAPER_GB[1] * GB
 
@@ -155,10 +177,18 @@ CALLS = {
     "parameters sharded": lambda bad: sharded_state(bad, 1, stage=1, gradient_dtype="bf16"),
     "ranks": lambda bad: sharded_state(1e9, bad, stage=3, gradient_dtype="bf16"),
     "stage": lambda bad: sharded_state(1e9, 8, stage=bad, gradient_dtype="bf16"),
-    "weights_ranks": lambda bad: sharded_by_group(STATE, weights_ranks=bad, gradients_ranks=1, optimizer_ranks=1),
-    "gradients_ranks": lambda bad: sharded_by_group(STATE, weights_ranks=1, gradients_ranks=bad, optimizer_ranks=1),
-    "optimizer_ranks": lambda bad: sharded_by_group(STATE, weights_ranks=1, gradients_ranks=1, optimizer_ranks=bad),
-    "state": lambda bad: sharded_by_group(bad, weights_ranks=1, gradients_ranks=1, optimizer_ranks=1),
+    "weights_ranks": lambda bad: sharded_by_group(
+        STATE, weights_ranks=bad, gradients_ranks=1, optimizer_ranks=1
+    ),
+    "gradients_ranks": lambda bad: sharded_by_group(
+        STATE, weights_ranks=1, gradients_ranks=bad, optimizer_ranks=1
+    ),
+    "optimizer_ranks": lambda bad: sharded_by_group(
+        STATE, weights_ranks=1, gradients_ranks=1, optimizer_ranks=bad
+    ),
+    "state": lambda bad: sharded_by_group(
+        bad, weights_ranks=1, gradients_ranks=1, optimizer_ranks=1
+    ),
     "gradient_dtype": lambda bad: bytes_per_parameter(gradient_dtype=bad),
     "gradient_dtype in training": lambda bad: training_state(1e9, gradient_dtype=bad),
     "total_bytes": lambda bad: devices_needed(bad, 80e9),
@@ -169,7 +199,9 @@ CALLS = {
 ACCEPTED = {("stage", 0), ("total_bytes", 2.5), ("device_bytes", 2.5), ("total_bytes in fits", 2.5)}
 
 
-@pytest.mark.parametrize(("name", "bad"), [(n, b) for n in CALLS for b in BAD if (n, b) not in ACCEPTED], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "bad"), [(n, b) for n in CALLS for b in BAD if (n, b) not in ACCEPTED], ids=repr
+)
 def test_bad_input_names_the_parameter_and_the_value(name, bad):
     with pytest.raises((TypeError, ValueError), match=f"^{name.split()[0]} must") as error:
         CALLS[name](bad)
@@ -186,15 +218,27 @@ def test_whole_bytes_of_an_array_are_exact():
     assert devices_needed(np.array(2**60 + 1), np.array([2**30])).tolist() == [2**30 + 1]
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: devices_needed(np.array([1e30]), 1.0), "^total_bytes must fit in 9007199254740992 devices"),
-    (lambda: devices_needed(10**29, 1), "^total_bytes must fit in 9007199254740992 devices"),
-    (lambda: devices_needed(10**400, 1), "^total_bytes must be finite"),
-    (lambda: training_state(1e308, gradient_dtype="bf16"), "^parameters must be finite and at most"),
-    (lambda: training_state(1e20, gradient_dtype="bf16"), "^parameters must be at most"),
-    (lambda: StateBytes("2", 2, 4, 8), "^weights must be a number in B, got '2'"),
-    (lambda: sharded_state(np.ones(3), np.array([1, 2]), stage=1, gradient_dtype="bf16"), "the shapes of parameters"),
-])
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            lambda: devices_needed(np.array([1e30]), 1.0),
+            "^total_bytes must fit in 9007199254740992 devices",
+        ),
+        (lambda: devices_needed(10**29, 1), "^total_bytes must fit in 9007199254740992 devices"),
+        (lambda: devices_needed(10**400, 1), "^total_bytes must be finite"),
+        (
+            lambda: training_state(1e308, gradient_dtype="bf16"),
+            "^parameters must be finite and at most",
+        ),
+        (lambda: training_state(1e20, gradient_dtype="bf16"), "^parameters must be at most"),
+        (lambda: StateBytes("2", 2, 4, 8), "^weights must be a number in B, got '2'"),
+        (
+            lambda: sharded_state(np.ones(3), np.array([1, 2]), stage=1, gradient_dtype="bf16"),
+            "the shapes of parameters",
+        ),
+    ],
+)
 def test_what_does_not_fit_a_number_is_named(call, says):
     with pytest.raises((TypeError, ValueError), match=says):
         call()

@@ -20,9 +20,15 @@ def test_a_simulated_and_a_real_ring_are_drawn_alike():
     real = run(lambda comm: comm.all_reduce(list(range(6)), algorithm="ring"), ranks=3)
     drawn, felt = space_time(simulated.events), space_time(real.trace)
     assert sorted(arrows(drawn)) == sorted(arrows(felt)) == sorted(4 * [(0, 1), (1, 2), (2, 0)])
-    assert "12 transfers among 3 ranks in 4 steps: 6 add what they bring (solid), 6 replace" in drawn.says
+    assert (
+        "12 transfers among 3 ranks in 4 steps: 6 add what they bring (solid), 6 replace"
+        in drawn.says
+    )
     assert felt.says.startswith("12 transfers among 3 ranks in ") and "6 add" in felt.says
-    assert drawn.figure.axes[0].get_xlabel() == "Steps done" and felt.figure.axes[0].get_xlabel() == "Time (ms)"
+    assert (
+        drawn.figure.axes[0].get_xlabel() == "Steps done"
+        and felt.figure.axes[0].get_xlabel() == "Time (ms)"
+    )
 
 
 def test_leaving_the_node_as_measured():
@@ -31,8 +37,13 @@ def test_leaving_the_node_as_measured():
     curve = picture.figure.axes[0].lines[-1]
     for size, ratio in zip(*curve.get_data(), strict=True):
         assert ratio == two.at(int(size)) / one.at(int(size))
-    assert "Up to 16 MiB it takes 5 to 9 times as long" in picture.says and "1.7 times at 1 GiB, 1.5 at 8 GiB" in picture.says
-    band, = (text.get_text() for text in picture.figure.axes[0].texts if "bytes alone" in text.get_text())
+    assert (
+        "Up to 16 MiB it takes 5 to 9 times as long" in picture.says
+        and "1.7 times at 1 GiB, 1.5 at 8 GiB" in picture.says
+    )
+    (band,) = (
+        text.get_text() for text in picture.figure.axes[0].texts if "bytes alone" in text.get_text()
+    )
     assert band == "bytes alone: 1.3 (overlapped) to 2.3 (in turn)"
 
 

@@ -1,4 +1,6 @@
-"""Collectives on real processes: against numpy, against the schedules run in this process, and their bytes."""
+"""Collectives on real processes: against numpy, against the schedules run in this process, and
+their bytes.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,23 @@ from dtlib.simulators.ranks.meeting import SMALL_BYTES
 from dtlib.simulators.schedule import Schedule, Transfer
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-DTYPES = ["int8", "uint8", "int16", "int32", "int64", "uint64", "float16", "float32", "float64", "longdouble",
-          "complex64", "complex128", ">i4", ">f8", "m8[s]"]
+DTYPES = [
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "longdouble",
+    "complex64",
+    "complex128",
+    ">i4",
+    ">f8",
+    "m8[s]",
+]
 LARGE = SMALL_BYTES // 4 + 5  # elements of float32 that no longer go the way of small messages
 NAMES = [(collective, name) for collective, algorithms in ALGORITHMS.items() for name in algorithms]
 
@@ -41,8 +58,11 @@ def numbers(rank: int, shape: object, dtype: str) -> np.ndarray:
     values = np.random.default_rng(rank).normal(scale=50, size=shape)
     if np.dtype(dtype).kind == "c":
         values = values + 1j * values[::-1] if np.ndim(values) else values + 1j
-    return np.asarray(values).astype(np.int64).astype(dtype) if np.dtype(dtype).kind in "ium" \
+    return (
+        np.asarray(values).astype(np.int64).astype(dtype)
+        if np.dtype(dtype).kind in "ium"
         else np.asarray(values).astype(dtype)
+    )
 
 
 def inputs(ranks: int, shape: object, dtype: str) -> list[np.ndarray]:
@@ -50,7 +70,9 @@ def inputs(ranks: int, shape: object, dtype: str) -> list[np.ndarray]:
 
 
 def call(comm, collective, shape, dtype, algorithms, options=None):
-    """One collective with several algorithms: result and bytes sent, and whether the input was left alone."""
+    """One collective with several algorithms: result and bytes sent, and whether the input was left
+    alone.
+    """
     array = numbers(comm.rank, shape, dtype)
     before = array.copy()
     outcomes = []
@@ -79,7 +101,9 @@ def test_schedules_on_real_ranks_do_what_they_do_here(cluster, collective, name,
     for rank, [(result, sent)] in enumerate(outcomes):
         assert identical(result, run.results[rank])
         for peer in range(ranks):
-            events = [event for event in run.events if (event.source, event.destination) == (rank, peer)]
+            events = [
+                event for event in run.events if (event.source, event.destination) == (rank, peer)
+            ]
             assert sent[peer] == sum(event.bytes for event in events)
     # And the trace is the simulated log, transfer by transfer.
     assert sorted(outcomes.events) == sorted(run.events)
@@ -91,9 +115,13 @@ def test_fastest_equals_numpy(cluster, size):
     total = functools.reduce(np.add, arrays)
     bounds = [len(part) for part in np.array_split(total, ranks)]
     parts = [np.array_split(array, ranks) for array in arrays]
-    wanted = {"all_reduce": [total] * ranks, "reduce_scatter": np.array_split(total, ranks),
-              "all_gather": [np.concatenate(arrays)] * ranks, "broadcast": [arrays[0]] * ranks,
-              "all_to_all": [np.concatenate([part[rank] for part in parts]) for rank in range(ranks)]}
+    wanted = {
+        "all_reduce": [total] * ranks,
+        "reduce_scatter": np.array_split(total, ranks),
+        "all_gather": [np.concatenate(arrays)] * ranks,
+        "broadcast": [arrays[0]] * ranks,
+        "all_to_all": [np.concatenate([part[rank] for part in parts]) for rank in range(ranks)],
+    }
     for collective, results in wanted.items():
         outcomes = cluster.run(call, (collective, size, "float32", ["fastest"]))
         for rank in range(ranks):
@@ -102,9 +130,13 @@ def test_fastest_equals_numpy(cluster, size):
         for rank in range(ranks):
             for peer in range(ranks):
                 small = size * 4 <= SMALL_BYTES
-                counted = {"all_reduce": size * 4 if small else 4 * (bounds[peer] + bounds[rank]),
-                           "reduce_scatter": 4 * bounds[peer], "all_gather": 4 * size,
-                           "broadcast": 4 * size * (rank == 0), "all_to_all": 4 * bounds[peer]}[collective]
+                counted = {
+                    "all_reduce": size * 4 if small else 4 * (bounds[peer] + bounds[rank]),
+                    "reduce_scatter": 4 * bounds[peer],
+                    "all_gather": 4 * size,
+                    "broadcast": 4 * size * (rank == 0),
+                    "all_to_all": 4 * bounds[peer],
+                }[collective]
                 assert sent[rank][peer] == counted * (rank != peer), (collective, rank, peer)
         assert (outcomes.sent_bytes == outcomes.received_bytes.T).all()
 
@@ -116,7 +148,9 @@ def test_large_all_reduce_sends_what_the_formula_says(four):
     assert outcome.sent_bytes.sum(axis=1).tolist() == [2 * 3 * size // 4] * 4
 
 
-def check_all_reduce(cluster: Cluster, shape: tuple[int, ...], dtype: str, op: str, algorithm: str) -> None:
+def check_all_reduce(
+    cluster: Cluster, shape: tuple[int, ...], dtype: str, op: str, algorithm: str
+) -> None:
     def program(comm):
         with np.errstate(all="ignore"):
             return comm.all_reduce(numbers(comm.rank, shape, dtype), op=op, algorithm=algorithm)
@@ -124,9 +158,17 @@ def check_all_reduce(cluster: Cluster, shape: tuple[int, ...], dtype: str, op: s
     arrays = inputs(cluster.ranks, shape, dtype)
     results = cluster.run(program)
     assert all(identical(result, results[0]) for result in results)
-    wanted = (np.asarray(np.mean(arrays, axis=0)) if op == "mean"
-              else np.sum(arrays, axis=0, dtype=None if dtype == "m8[s]" else np.dtype(dtype).newbyteorder("=")))
-    assert (results[0].dtype.kind, results[0].dtype.itemsize) == (wanted.dtype.kind, wanted.dtype.itemsize)
+    wanted = (
+        np.asarray(np.mean(arrays, axis=0))
+        if op == "mean"
+        else np.sum(
+            arrays, axis=0, dtype=None if dtype == "m8[s]" else np.dtype(dtype).newbyteorder("=")
+        )
+    )
+    assert (results[0].dtype.kind, results[0].dtype.itemsize) == (
+        wanted.dtype.kind,
+        wanted.dtype.itemsize,
+    )
     assert results[0].shape == shape
     if np.dtype(dtype).kind in "ium":
         assert (results[0] == wanted).all()
@@ -143,9 +185,15 @@ def test_all_reduce_of_every_dtype_equals_numpy(four, dtype, op):
             check_all_reduce(four, shape, dtype, op, algorithm)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(shape=st.lists(st.integers(0, 9), max_size=3).map(tuple), dtype=st.sampled_from(DTYPES),
-       op=st.sampled_from(["sum", "mean"]), algorithm=st.sampled_from(["fastest", *ALGORITHMS["all_reduce"]]))
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    shape=st.lists(st.integers(0, 9), max_size=3).map(tuple),
+    dtype=st.sampled_from(DTYPES),
+    op=st.sampled_from(["sum", "mean"]),
+    algorithm=st.sampled_from(["fastest", *ALGORITHMS["all_reduce"]]),
+)
 def test_all_reduce_of_every_shape_equals_numpy(four, shape, dtype, op, algorithm):
     check_all_reduce(four, shape, dtype, op, algorithm)
 
@@ -157,9 +205,17 @@ def test_one_rank_gets_its_own_bits_back():
 
 def test_a_mean_has_room_to_add_up():
     with Cluster(2) as cluster:
-        assert cluster.run(lambda comm: comm.all_reduce(np.array([100, 100], np.int8), op="mean").tolist())[0] == [100, 100]
-        assert cluster.run(lambda comm: comm.all_reduce(np.full(3, 6e4, np.float16), op="mean",
-                                                        algorithm="ring").tolist())[1] == [6e4 // 32 * 32] * 3
+        assert cluster.run(
+            lambda comm: comm.all_reduce(np.array([100, 100], np.int8), op="mean").tolist()
+        )[0] == [100, 100]
+        assert (
+            cluster.run(
+                lambda comm: comm.all_reduce(
+                    np.full(3, 6e4, np.float16), op="mean", algorithm="ring"
+                ).tolist()
+            )[1]
+            == [6e4 // 32 * 32] * 3
+        )
 
 
 def test_non_contiguous_inputs_and_outputs(four):
@@ -169,8 +225,12 @@ def test_non_contiguous_inputs_and_outputs(four):
         before = whole.copy()
         result = comm.all_reduce(whole[:, ::2], out=out)
         ring = comm.all_reduce(whole[:, ::2], algorithm="ring")
-        return result is out, np.array_equal(out, before[:, ::2] / (comm.rank + 1) * 10), np.array_equal(ring, out), \
-            np.array_equal(whole, before)
+        return (
+            result is out,
+            np.array_equal(out, before[:, ::2] / (comm.rank + 1) * 10),
+            np.array_equal(ring, out),
+            np.array_equal(whole, before),
+        )
 
     for size in (5, 60_000):
         assert list(four.run(program, (size,))) == [(True,) * 4] * 4
@@ -209,21 +269,38 @@ def test_a_schedule_of_your_own_in_which_both_send_what_both_write(four):
 
     schedule = Schedule("exchange", "all_reduce", ranks=4, chunks=1, steps=exchange(4))
     for size in (3, LARGE):
-        results = four.run(lambda comm, size: comm.all_reduce(numbers(comm.rank, size, "int64"), algorithm=schedule),
-                           (size,))
-        assert all(identical(result, functools.reduce(np.add, inputs(4, size, "int64"))) for result in results)
+        results = four.run(
+            lambda comm, size: comm.all_reduce(
+                numbers(comm.rank, size, "int64"), algorithm=schedule
+            ),
+            (size,),
+        )
+        assert all(
+            identical(result, functools.reduce(np.add, inputs(4, size, "int64")))
+            for result in results
+        )
 
 
 def test_split_makes_independent_communicators(four):
     def program(comm, size):
         row, column = comm.split(comm.rank // 2), comm.split(comm.rank % 2, key=-comm.rank)
         ones = np.full(size, 10**comm.rank)
-        return (int(row.all_reduce(ones)[0]), int(column.all_reduce(ones, algorithm="ring")[0]), row.rank,
-                column.rank, row.sendrecv(comm.rank, 1 - row.rank, 1 - row.rank), row.sent_bytes[row.rank])
+        return (
+            int(row.all_reduce(ones)[0]),
+            int(column.all_reduce(ones, algorithm="ring")[0]),
+            row.rank,
+            column.rank,
+            row.sendrecv(comm.rank, 1 - row.rank, 1 - row.rank),
+            row.sent_bytes[row.rank],
+        )
 
     for size in (1, LARGE):
         assert list(four.run(program, (size,))) == [
-            (11, 101, 0, 1, 1, 0), (11, 1010, 1, 1, 0, 0), (1100, 101, 0, 0, 3, 0), (1100, 1010, 1, 0, 2, 0)]
+            (11, 101, 0, 1, 1, 0),
+            (11, 1010, 1, 1, 0, 0),
+            (1100, 101, 0, 0, 3, 0),
+            (1100, 1010, 1, 0, 2, 0),
+        ]
 
 
 def test_many_collectives_in_a_row_do_not_mix(four):
@@ -245,8 +322,11 @@ def test_booleans_are_counted_as_numpy_does(four, algorithm):
     masks = np.random.default_rng(1).random((4, LARGE)) < 0.5
 
     def program(comm):
-        return (comm.all_reduce(masks[comm.rank], algorithm=algorithm), comm.all_reduce(masks[comm.rank], "mean", algorithm),
-                comm.reduce_scatter(masks[comm.rank], algorithm=algorithm))
+        return (
+            comm.all_reduce(masks[comm.rank], algorithm=algorithm),
+            comm.all_reduce(masks[comm.rank], "mean", algorithm),
+            comm.reduce_scatter(masks[comm.rank], algorithm=algorithm),
+        )
 
     for total, mean, _ in (results := four.run(program)):
         assert total.dtype == np.int64 and np.array_equal(total, masks.sum(axis=0))
@@ -254,15 +334,24 @@ def test_booleans_are_counted_as_numpy_does(four, algorithm):
     assert np.array_equal(np.concatenate([chunk for *_, chunk in results]), masks.sum(axis=0))
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"array": np.array(["a"])}, "does not add up"),
-    ({"array": np.ones(2), "op": "max"}, "op must be one of 'sum', 'mean'"),
-    ({"array": np.ones(2), "algorithm": "star"}, "algorithm must be one of 'fastest', 'ring'"),
-    ({"array": np.ones(2), "algorithm": make("all_reduce", "ring", 3)}, "on 4 ranks"),
-    ({"array": np.ones(2), "algorithm": make("broadcast", "tree", 4)}, "a schedule for all_reduce"),
-    ({"array": np.ones(2), "out": np.ones(3)}, "out must have shape"),
-    ({"array": np.ones(2, np.int64), "op": "mean", "out": np.ones(2, np.int64)}, "dtype float64"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"array": np.array(["a"])}, "does not add up"),
+        ({"array": np.ones(2), "op": "max"}, "op must be one of 'sum', 'mean'"),
+        ({"array": np.ones(2), "algorithm": "star"}, "algorithm must be one of 'fastest', 'ring'"),
+        ({"array": np.ones(2), "algorithm": make("all_reduce", "ring", 3)}, "on 4 ranks"),
+        (
+            {"array": np.ones(2), "algorithm": make("broadcast", "tree", 4)},
+            "a schedule for all_reduce",
+        ),
+        ({"array": np.ones(2), "out": np.ones(3)}, "out must have shape"),
+        (
+            {"array": np.ones(2, np.int64), "op": "mean", "out": np.ones(2, np.int64)},
+            "dtype float64",
+        ),
+    ],
+)
 def test_wrong_arguments_are_named(four, arguments, message):
     with pytest.raises(RankError, match=message):
         four.run(lambda comm: comm.all_reduce(**arguments))
@@ -270,10 +359,13 @@ def test_wrong_arguments_are_named(four, arguments, message):
 
 # Faults that these tests must catch
 
+
 def test_a_wrong_count_of_bytes_is_caught(four, monkeypatch):
     def program(comm):
         count = comm.wires.send
-        comm.wires.send = lambda destination, size, *rest, **more: count(destination, size + 1, *rest, **more)
+        comm.wires.send = lambda destination, size, *rest, **more: count(
+            destination, size + 1, *rest, **more
+        )
         return comm.all_reduce(np.ones(8), algorithm="ring")
 
     run = execute(make("all_reduce", "ring", 4), [np.ones(8)] * 4)
@@ -288,9 +380,13 @@ def test_a_schedule_that_forgets_a_contribution_is_caught(four):
     assert any((result != 4).any() for result in results)
 
 
-@pytest.mark.parametrize("out", [list, lambda size: np.broadcast_to(0.0, size)], ids=["list", "read-only"])
+@pytest.mark.parametrize(
+    "out", [list, lambda size: np.broadcast_to(0.0, size)], ids=["list", "read-only"]
+)
 def test_out_must_be_an_array_that_can_be_written_to(four, out):
-    with pytest.raises(RankError, match="raised TypeError: out must be an array that can be written to"):
+    with pytest.raises(
+        RankError, match="raised TypeError: out must be an array that can be written to"
+    ):
         four.run(lambda comm: comm.all_reduce(np.ones(3), out=out((3,))))
 
 
@@ -299,8 +395,9 @@ def test_out_must_be_an_array_that_can_be_written_to(four, out):
 def test_schedules_keep_the_byte_order(four, collective, elements):
     def program(comm):
         array = (np.arange(elements) * (comm.rank + 1)).astype(">f4")
-        return [getattr(comm, collective)(array, algorithm=name) for name in ALGORITHMS[collective]], getattr(
-            comm, collective)(array)
+        return [
+            getattr(comm, collective)(array, algorithm=name) for name in ALGORITHMS[collective]
+        ], getattr(comm, collective)(array)
 
     for by_schedule, own in four.run(program):
         for result in by_schedule:

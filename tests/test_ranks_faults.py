@@ -1,5 +1,6 @@
-"""Whatever happens to a rank: the run ends everywhere, the error says what happened, nothing is left, and the next
-run works."""
+"""Whatever happens to a rank: the run ends everywhere, the error says what happened, nothing is
+left, and the next run works.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +28,27 @@ LARGE = 2**20
 
 
 def left_behind() -> tuple[list[str], list[str], list[str]]:
-    """What a run could leave: children, open files, and named memory (psm_ is what multiprocessing calls it)."""
+    """What a run could leave: children, open files, and named memory (psm_ is what multiprocessing
+    calls it).
+    """
     gc.collect()
-    children = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True,
-                              check=True).stdout.splitlines()
-    files = [os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")
-             if os.path.islink(f"/proc/self/fd/{number}")]
-    named = [name for folder in ("/dev/shm", "/tmp") for name in os.listdir(folder)
-             if name.startswith(("ranks-memory-", "psm_", "sem."))]
+    children = subprocess.run(
+        ["ps", "--ppid", str(os.getpid()), "-o", "args="],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    files = [
+        os.readlink(f"/proc/self/fd/{number}")
+        for number in os.listdir("/proc/self/fd")
+        if os.path.islink(f"/proc/self/fd/{number}")
+    ]
+    named = [
+        name
+        for folder in ("/dev/shm", "/tmp")
+        for name in os.listdir(folder)
+        if name.startswith(("ranks-memory-", "psm_", "sem."))
+    ]
     return [child for child in children if not child.startswith("ps ")], sorted(files), named
 
 
@@ -95,6 +109,7 @@ def raises(comm):
 def crashes(comm):
     if comm.rank == 1:
         import ctypes
+
         ctypes.string_at(0)
     comm.barrier()
 
@@ -142,20 +157,49 @@ FAULTS = [
     (exits, 1, 3, r"called sys.exit\(3\)"),
     (exits_hard, 1, 7, r"exited in the middle of the run \(exit code 7\)"),
     (exits_as_if_all_were_well, 1, 0, "exited in the middle"),
-    (raises, 3, None, r"raised KeyError: 'a key'(.|\n)*line \d+, in raises\n.*return {}\[.a key.\]"),
+    (
+        raises,
+        3,
+        None,
+        r"raised KeyError: 'a key'(.|\n)*line \d+, in raises\n.*return {}\[.a key.\]",
+    ),
     (crashes, 1, -11, r"was killed by SIGSEGV(.|\n)*in crashes"),
-    (waits_in_a_circle, 0, None, r"waits for ever(.|\n)*rank 3 waited for rank 0(.|\n)*in waits_in_a_circle"),
+    (
+        waits_in_a_circle,
+        0,
+        None,
+        r"waits for ever(.|\n)*rank 3 waited for rank 0(.|\n)*in waits_in_a_circle",
+    ),
     (skips_a_barrier, 1, None, r"returned from the program, but rank 0 called barrier\(\)"),
-    (other_shape, 2, None, r"called all_reduce\(sum\) with shape \(4,\) and dtype float64, but rank 0 .* \(3,\)"),
+    (
+        other_shape,
+        2,
+        None,
+        r"called all_reduce\(sum\) with shape \(4,\) and dtype float64, but rank 0 .* \(3,\)",
+    ),
     (other_dtype, 1, None, "dtype float32, but rank 0 .* dtype float64"),
-    (other_collective, 3, None, r"called all_gather\(\) with shape \(3,\).*, but rank 0 called barrier\(\)"),
+    (
+        other_collective,
+        3,
+        None,
+        r"called all_gather\(\) with shape \(3,\).*, but rank 0 called barrier\(\)",
+    ),
     (other_algorithm, 3, None, "'ring'.*, but rank 0 .*'naive'"),
-    (message_nobody_wants, 0, None, "returned without having received 1 message.* rank 1 with tag 0 and 80 bytes"),
+    (
+        message_nobody_wants,
+        0,
+        None,
+        "returned without having received 1 message.* rank 1 with tag 0 and 80 bytes",
+    ),
     (unpicklable, 2, None, "returned something that cannot be pickled"),
 ]
 
 
-@pytest.mark.parametrize(("program", "rank", "exit_code", "message"), FAULTS, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("program", "rank", "exit_code", "message"),
+    FAULTS,
+    ids=lambda value: getattr(value, "__name__", ""),
+)
 def test_a_fault_ends_the_run_within_a_second(program, rank, exit_code, message):
     with Cluster(4) as cluster:
         cluster.run(lambda comm: None)
@@ -182,7 +226,9 @@ def test_a_rank_that_hangs_is_named_with_the_line_it_hangs_in(busy):
     with Cluster(2) as cluster:
         cluster.run(lambda comm: None)
         start = time.perf_counter()
-        with pytest.raises(RankError, match=r"rank 1 did not finish within 0.5 s .*rank 0 waited(.|\n)*in hangs") as caught:
+        with pytest.raises(
+            RankError, match=r"rank 1 did not finish within 0.5 s .*rank 0 waited(.|\n)*in hangs"
+        ) as caught:
             cluster.run(hangs, deadline_s=0.5)
         assert time.perf_counter() - start < 4
         assert caught.value.rank == 1
@@ -192,7 +238,10 @@ def test_a_rank_that_is_stopped_is_late():
     with Cluster(2) as cluster:
         cluster.run(lambda comm: None)
         with pytest.raises(RankError, match="rank 1 did not finish within 0.5 s"):
-            cluster.run(lambda comm: os.kill(os.getpid(), signal.SIGSTOP) if comm.rank else comm.barrier(), deadline_s=0.5)
+            cluster.run(
+                lambda comm: os.kill(os.getpid(), signal.SIGSTOP) if comm.rank else comm.barrier(),
+                deadline_s=0.5,
+            )
 
 
 def test_a_rank_that_stops_while_it_reports_is_late():
@@ -301,10 +350,13 @@ def test_a_run_from_within_a_run_is_refused_and_the_outer_one_goes_on():
             assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
     finally:
         signal.signal(signal.SIGUSR2, before)
-    assert heard == ["this Cluster is in the middle of a run: one that a signal handler starts needs its own"]
+    assert heard == [
+        "this Cluster is in the middle of a run: one that a signal handler starts needs its own"
+    ]
 
 
-# An interrupt that falls into an object's finalizer is printed by Python and lost, whatever the code around it does.
+# An interrupt that falls into an object's finalizer is printed by Python and lost, whatever the
+# code around it does.
 IN_FINALIZERS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
@@ -354,7 +406,9 @@ def test_a_cluster_closed_in_the_middle_of_a_run_says_so(by):
     cluster = Cluster(3)
     close = cluster.close
     before = signal.signal(signal.SIGUSR2, lambda *_: close())
-    timer = threading.Timer(0.2, close if by == "another thread" else lambda: os.kill(os.getpid(), signal.SIGUSR2))
+    timer = threading.Timer(
+        0.2, close if by == "another thread" else lambda: os.kill(os.getpid(), signal.SIGUSR2)
+    )
     try:
         timer.start()
         with pytest.raises(RuntimeError, match="this Cluster was closed in the middle of a run"):
@@ -368,7 +422,10 @@ def test_a_cluster_closed_in_the_middle_of_a_run_says_so(by):
 
 def test_runs_of_other_sizes_within_a_run_do_not_end_it():
     results = []
-    before = signal.signal(signal.SIGUSR2, lambda *_: results.extend(list(run(lambda comm: comm.size, n)) for n in (1, 2, 3, 5)))
+    before = signal.signal(
+        signal.SIGUSR2,
+        lambda *_: results.extend(list(run(lambda comm: comm.size, n)) for n in (1, 2, 3, 5)),
+    )
     try:
         timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGUSR2])
         timer.start()
@@ -432,8 +489,13 @@ def test_a_shutdown_ends_the_run_of_another_thread():
 def test_a_sum_and_a_mean_disagree_on_any_algorithm():
     for algorithm in ("fastest", "ring"):
         with pytest.raises(RankError, match=r"rank 1 called all_reduce\(sum"):
-            run(lambda comm, algorithm: comm.all_reduce(np.ones(8), "mean" if comm.rank != 1 else "sum", algorithm), 4,
-                args=[algorithm])
+            run(
+                lambda comm, algorithm: comm.all_reduce(
+                    np.ones(8), "mean" if comm.rank != 1 else "sum", algorithm
+                ),
+                4,
+                args=[algorithm],
+            )
 
 
 def test_nothing_of_an_earlier_run_matches():
@@ -470,14 +532,18 @@ def test_calls_on_different_communicators_do_not_match():
 def test_a_communicator_ends_with_its_run():
     def keeps(comm):
         import builtins
+
         builtins.kept = comm.split(comm.rank % 2)
 
     def uses(comm, how):
         import builtins
+
         array = comm.empty(50_000)
         array[...] = 5
         with contextlib.suppress(RuntimeError):
-            getattr(builtins.kept, how)(*{"all_reduce": (np.ones(10),), "send": (1, 0), "recv": (0,), "barrier": ()}[how])
+            getattr(builtins.kept, how)(
+                *{"all_reduce": (np.ones(10),), "send": (1, 0), "recv": (0,), "barrier": ()}[how]
+            )
             return "went on"
         return set(array.tolist())
 
@@ -494,7 +560,9 @@ def test_ranks_do_not_outlive_a_caller_that_is_killed():
         print(*run(lambda comm: os.getpid(), ranks=2), flush=True)
         run(lambda comm: time.sleep(100) if comm.rank else comm.barrier(), ranks=2)
     """)
-    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True) as caller:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as caller:
         pids = [int(pid) for pid in caller.stdout.readline().split()]
         time.sleep(0.2)
         caller.kill()
@@ -506,6 +574,7 @@ def test_ranks_do_not_outlive_a_caller_that_is_killed():
 
 def gone(pids: list[int]) -> bool:
     """Whether these processes end within 5 s (one that nobody has waited for yet counts as ended)."""
+
     def lives(pid):
         try:
             return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
@@ -519,8 +588,12 @@ def gone(pids: list[int]) -> bool:
 
 
 def pids_of_a_killed_caller(program: str) -> list[int]:
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, stdout=subprocess.PIPE,
-                          text=True) as caller:
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as caller:
         pids = [int(pid) for pid in caller.stdout.readline().split()]
         time.sleep(0.4)
         caller.kill()
@@ -618,7 +691,14 @@ def test_a_forked_process_has_clusters_of_its_own_though_a_thread_was_in_the_mid
         thread.join()
         print(list(run(lambda comm: comm.rank, ranks=2)))
     """)
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
     assert done.stdout == "[0, 1]\n[0, 1]\n"
 
 
@@ -644,11 +724,18 @@ def raises_at_length(comm):
     comm.barrier()
 
 
-@pytest.mark.parametrize(("program", "message"), [
-    (lambda comm: Bomb() if comm.rank else None, "rank 1 returned something that cannot be unpickled(.|\n)*ZeroDivisionError"),
-    (raises_unprintable, "rank 1 raised Unprintable"),
-    (raises_at_length, "rank 1 raised ValueError: \N{SNOWMAN}"),
-], ids=["unpickled", "unprintable", "long"])
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (
+            lambda comm: Bomb() if comm.rank else None,
+            "rank 1 returned something that cannot be unpickled(.|\n)*ZeroDivisionError",
+        ),
+        (raises_unprintable, "rank 1 raised Unprintable"),
+        (raises_at_length, "rank 1 raised ValueError: \N{SNOWMAN}"),
+    ],
+    ids=["unpickled", "unprintable", "long"],
+)
 def test_a_rank_whose_report_is_a_fault_itself_is_named(program, message):
     with Cluster(2) as cluster:
         with pytest.raises(RankError, match=message) as caught:
@@ -671,8 +758,15 @@ def test_a_program_may_close_what_it_prints_to():
 
 def test_what_is_printed_need_not_be_in_the_callers_encoding():
     program = "from dtlib.simulators.ranks import run; run(lambda comm: print('\\xfc'), ranks=2)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True,
-                          env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )
     assert done.stdout == "\\xfc\n" * 2
 
 
@@ -684,6 +778,7 @@ def test_ranks_whose_other_threads_keep_them_from_waking_are_not_stuck():
     def program(comm):
         if comm.rank == 0:
             import ctypes  # it holds the interpreter's lock, unlike time.sleep
+
             thread = threading.Thread(target=lambda: (time.sleep(0.2), ctypes.PyDLL(None).sleep(2)))
             thread.start()
             comm.send(comm.recv(1) + 1, 1)
@@ -700,8 +795,11 @@ def test_two_threads_may_use_one_cluster():
     outcomes = []
 
     def work(cluster, number):
-        outcomes.extend(list(cluster.run(lambda comm: number * 10 + comm.rank)) == [number * 10, number * 10 + 1]
-                        for _ in range(20))
+        outcomes.extend(
+            list(cluster.run(lambda comm: number * 10 + comm.rank))
+            == [number * 10, number * 10 + 1]
+            for _ in range(20)
+        )
 
     with Cluster(2) as cluster:
         threads = [threading.Thread(target=work, args=(cluster, number)) for number in range(3)]
@@ -719,8 +817,14 @@ def test_a_caller_may_have_threads_and_end_without_a_word():
         from dtlib.simulators.ranks import run
         print(list(run(lambda comm: int(comm.all_reduce(1)), ranks=3)))
     """)
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=ROOT, capture_output=True, text=True,
-                          timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
     assert (done.stdout, done.stderr, done.returncode) == ("[3, 3, 3]\n", "", 0)
 
 
@@ -728,7 +832,10 @@ def test_runs_from_several_threads_take_turns():
     outcomes = []
 
     def work(number):
-        outcomes.append(list(run(lambda comm: number * 10 + comm.rank, ranks=2)) == [number * 10, number * 10 + 1])
+        outcomes.append(
+            list(run(lambda comm: number * 10 + comm.rank, ranks=2))
+            == [number * 10, number * 10 + 1]
+        )
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
     for thread in threads:

@@ -57,18 +57,22 @@ def test_a_ring_by_hand_counts_its_bytes_and_leaves_a_trace(four):
         right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
         chunks = np.array_split(np.arange(4 * 1000.0) * (comm.rank + 1), comm.size)
         for step in range(comm.size - 1):
-            chunks[(comm.rank - step - 1) % 4] = (chunks[(comm.rank - step - 1) % 4]
-                                                  + comm.sendrecv(chunks[(comm.rank - step) % 4], right, left))
+            chunks[(comm.rank - step - 1) % 4] = chunks[(comm.rank - step - 1) % 4] + comm.sendrecv(
+                chunks[(comm.rank - step) % 4], right, left
+            )
         for step in range(comm.size - 1):
-            chunks[(comm.rank - step) % 4] = comm.sendrecv(chunks[(comm.rank + 1 - step) % 4], right, left)
+            chunks[(comm.rank - step) % 4] = comm.sendrecv(
+                chunks[(comm.rank + 1 - step) % 4], right, left
+            )
         return np.concatenate(chunks)
 
     result = four.run(program)
     assert all(np.array_equal(array, np.arange(4000.0) * 10) for array in result)
     assert result.sent_bytes.sum(axis=1).tolist() == [2 * 3 * 8000] * 4
     assert result.sent_bytes[1].tolist() == [0, 0, 48000, 0]
-    assert sorted(result.events) == sorted(Event(step, rank, (rank + 1) % 4, 0, False, 8000)
-                                           for step in range(6) for rank in range(4))
+    assert sorted(result.events) == sorted(
+        Event(step, rank, (rank + 1) % 4, 0, False, 8000) for step in range(6) for rank in range(4)
+    )
     for record in result.trace:
         assert 0 < record.start_s <= record.end_s <= result.time_s
 
@@ -79,17 +83,52 @@ def test_tags_and_sources_are_told_apart_and_order_is_kept(four):
             for number in range(3):
                 comm.send((comm.rank, number), 0, tag=number % 2)
             return None
-        return [comm.recv(3, tag=1), comm.recv(1), comm.recv(2, tag=1), comm.recv(1), comm.recv(2), comm.recv(3),
-                comm.recv(1, tag=1), comm.recv(2), comm.recv(3)]
+        return [
+            comm.recv(3, tag=1),
+            comm.recv(1),
+            comm.recv(2, tag=1),
+            comm.recv(1),
+            comm.recv(2),
+            comm.recv(3),
+            comm.recv(1, tag=1),
+            comm.recv(2),
+            comm.recv(3),
+        ]
 
-    assert four.run(program)[0] == [(3, 1), (1, 0), (2, 1), (1, 2), (2, 0), (3, 0), (1, 1), (2, 2), (3, 2)]
+    assert four.run(program)[0] == [
+        (3, 1),
+        (1, 0),
+        (2, 1),
+        (1, 2),
+        (2, 0),
+        (3, 0),
+        (1, 1),
+        (2, 2),
+        (3, 2),
+    ]
 
 
-@pytest.mark.parametrize("value", [
-    None, "text", {"a": [1, 2]}, np.float32(1.5), np.array(7), np.zeros((0, 3)), np.arange(12).reshape(3, 4)[:, ::2],
-    np.array(["a", "bc"]), np.array([True, False]), np.array([(1, 2.0)], dtype=[("x", "i4"), ("y", "f8")]),
-    np.array([None, "object"]), np.zeros((1,) * 30 + (5,)), "long " * 10**5,
-    np.arange(10, dtype=">f8"), np.array(["2024-01-01"], dtype="datetime64[D]")], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "text",
+        {"a": [1, 2]},
+        np.float32(1.5),
+        np.array(7),
+        np.zeros((0, 3)),
+        np.arange(12).reshape(3, 4)[:, ::2],
+        np.array(["a", "bc"]),
+        np.array([True, False]),
+        np.array([(1, 2.0)], dtype=[("x", "i4"), ("y", "f8")]),
+        np.array([None, "object"]),
+        np.zeros((1,) * 30 + (5,)),
+        "long " * 10**5,
+        np.arange(10, dtype=">f8"),
+        np.array(["2024-01-01"], dtype="datetime64[D]"),
+    ],
+    ids=repr,
+)
 def test_anything_can_be_sent(value):
     def program(comm):
         return comm.sendrecv(value, 1 - comm.rank, 1 - comm.rank)
@@ -106,7 +145,10 @@ def test_what_is_received_is_ones_own(four):
         received = comm.sendrecv(mine, (comm.rank + 1) % 4, (comm.rank - 1) % 4)
         received += 100
         comm.barrier()
-        return mine.tolist() == [comm.rank] * size and received.tolist() == [100 + (comm.rank - 1) % 4] * size
+        return (
+            mine.tolist() == [comm.rank] * size
+            and received.tolist() == [100 + (comm.rank - 1) % 4] * size
+        )
 
     for size in (3, 10_000):
         assert list(four.run(program, (size,))) == [True] * 4
@@ -127,7 +169,10 @@ def test_memory_is_used_again():
 
 def test_too_much_memory_is_an_error_that_says_how_much_is_needed():
     with Cluster(2, memory_bytes=16 * MIB) as cluster:
-        with pytest.raises(RankError, match=r"MemoryError: 64 MiB of shared memory.* of the 16 MiB that a rank may use"):
+        with pytest.raises(
+            RankError,
+            match=r"MemoryError: 64 MiB of shared memory.* of the 16 MiB that a rank may use",
+        ):
             cluster.run(lambda comm: comm.all_reduce(np.ones(8 * MIB)))
         assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
 
@@ -139,7 +184,9 @@ def test_the_size_of_dev_shm_does_not_matter(four):
         before = os.statvfs("/dev/shm").f_bfree
         comm.all_reduce(array, out=array)
         with open("/proc/self/maps") as maps:
-            return "/dev/shm" in maps.read(), before - os.statvfs("/dev/shm").f_bfree < 64 * MIB // os.statvfs("/dev/shm").f_bsize
+            return "/dev/shm" in maps.read(), before - os.statvfs(
+                "/dev/shm"
+            ).f_bfree < 64 * MIB // os.statvfs("/dev/shm").f_bsize
 
     assert list(four.run(program)) == [(False, True)] * 4
 
@@ -172,7 +219,9 @@ def test_ranks_are_processes_with_one_blas_thread(four):
 
 def test_arguments_large_results_and_account(four):
     result = four.run(lambda comm, array, factor: array * factor + comm.rank, (np.arange(MIB), 2))
-    assert all(np.array_equal(array, np.arange(MIB) * 2 + rank) for rank, array in enumerate(result))
+    assert all(
+        np.array_equal(array, np.arange(MIB) * 2 + rank) for rank, array in enumerate(result)
+    )
     assert result.sent_bytes.tolist() == [[0] * 4] * 4
     assert result.trace == [] == result.events
 
@@ -191,12 +240,20 @@ def test_a_closed_cluster_says_so():
         cluster.run(lambda comm: None)
 
 
-@pytest.mark.parametrize(("arguments", "error", "message"), [
-    ({"ranks": 0}, ValueError, "ranks must be at least 1"), ({"ranks": 2.5}, TypeError, "ranks must be a whole number"),
-    ({"ranks": True}, TypeError, "ranks"), ({"ranks": "4"}, TypeError, "ranks"),
-    ({"ranks": 1000}, ValueError, "at most 64"), ({"engine": "gpu"}, ValueError, "engine must be one of 'local'"),
-    ({"deadline_s": 0}, ValueError, "deadline_s must be above 0"), ({"deadline_s": float("nan")}, ValueError, "finite"),
-    ({"network": 3}, TypeError, "network must be a Network")])
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"ranks": 0}, ValueError, "ranks must be at least 1"),
+        ({"ranks": 2.5}, TypeError, "ranks must be a whole number"),
+        ({"ranks": True}, TypeError, "ranks"),
+        ({"ranks": "4"}, TypeError, "ranks"),
+        ({"ranks": 1000}, ValueError, "at most 64"),
+        ({"engine": "gpu"}, ValueError, "engine must be one of 'local'"),
+        ({"deadline_s": 0}, ValueError, "deadline_s must be above 0"),
+        ({"deadline_s": float("nan")}, ValueError, "finite"),
+        ({"network": 3}, TypeError, "network must be a Network"),
+    ],
+)
 def test_wrong_arguments_of_run(arguments, error, message):
     with pytest.raises(error, match=message):
         run(lambda comm: None, **arguments)
@@ -204,13 +261,17 @@ def test_wrong_arguments_of_run(arguments, error, message):
         run(None)
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda comm: comm.send(1, 4), "destination must be at most 3, got 4"),
-    (lambda comm: comm.send(1, -1), "destination must be at least 0"),
-    (lambda comm: comm.recv("1"), "source must be a whole number"),
-    (lambda comm: comm.send(1, 0, tag=-1), "tag must be at least 0"),
-    (lambda comm: comm.broadcast(None, root=4), "root must be at most 3"),
-    (lambda comm: comm.empty(3, object), "Python objects")])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda comm: comm.send(1, 4), "destination must be at most 3, got 4"),
+        (lambda comm: comm.send(1, -1), "destination must be at least 0"),
+        (lambda comm: comm.recv("1"), "source must be a whole number"),
+        (lambda comm: comm.send(1, 0, tag=-1), "tag must be at least 0"),
+        (lambda comm: comm.broadcast(None, root=4), "root must be at most 3"),
+        (lambda comm: comm.empty(3, object), "Python objects"),
+    ],
+)
 def test_wrong_arguments_of_comm(four, call, message):
     with pytest.raises(RankError, match=message):
         four.run(call)

@@ -1,4 +1,6 @@
-"""A described network imposed on real ranks: what a stopwatch says against the description and the clock."""
+"""A described network imposed on real ranks: what a stopwatch says against the description and the
+clock.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,16 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from dtlib.network import Network, Tier
 from dtlib.simulators.clock import time_s
 from dtlib.simulators.collectives import ALGORITHMS, make
-from dtlib.simulators.network import Network, Tier
 from dtlib.simulators.ranks import Cluster, RankError
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-NODES_OF_TWO = Network((Tier("inside", 450e6, 0.1e-3, group_size=2), Tier("between", 25e6, 1e-3)))
-SHARED_CARD = Network((Tier("inside", 225e6, 0.1e-3, group_size=2), Tier("between", 25e6, 1e-3, ranks_per_port=2)))
+NODES_OF_TWO = Network((Tier("inside", 450e6, 0.1e-3, node_size=2), Tier("between", 25e6, 1e-3)))
+SHARED_CARD = Network(
+    (Tier("inside", 225e6, 0.1e-3, node_size=2), Tier("between", 25e6, 1e-3, ranks_per_card=2))
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +31,22 @@ def four():
 
 
 def check(expected_s: float, measure, rel: float = 0.1) -> None:
-    """Measure until it is as short as expected, at most ten times: a busy machine adds to it, and nothing takes away."""
+    """Measure until it is as short as expected, at most ten times: a busy machine adds to it, and
+    nothing takes away.
+    """
     for _ in range(10):
         measured_s = measure()
         assert measured_s > expected_s * (1 - rel)
         if measured_s < expected_s * (1 + rel):
             return
-    raise AssertionError(f"expected {expected_s:g} s, but the last of ten attempts took {measured_s:g} s")
+    raise AssertionError(
+        f"expected {expected_s:g} s, but the last of ten attempts took {measured_s:g} s"
+    )
 
 
 def span(cluster: Cluster, program, network: Network, *args: object) -> float:
     """Seconds from the first rank's beginning to the last one's end."""
+
     def timed(comm, *args):
         program(comm, *args)
         comm.meeting.wait()
@@ -60,7 +69,9 @@ def test_a_message_takes_latency_and_bandwidth(four, bandwidth_Bps, latency_s):
 
     network = Network.flat(bandwidth_Bps, latency_s)
     for size in (1, int(bandwidth_Bps / 20)):
-        check(latency_s + size / bandwidth_Bps, lambda size=size: span(four, program, network, size))
+        check(
+            latency_s + size / bandwidth_Bps, lambda size=size: span(four, program, network, size)
+        )
 
 
 def test_directions_are_separate_and_a_port_is_shared(four):
@@ -88,14 +99,21 @@ def test_directions_are_separate_and_a_port_is_shared(four):
     check(0.201, lambda: span(four, node_to_node, SHARED_CARD, size))
 
 
-@pytest.mark.parametrize("network", [Network.flat(50e6, 1e-3), NODES_OF_TWO, SHARED_CARD],
-                         ids=["flat", "card per rank", "card per node"])
-@pytest.mark.parametrize(("collective", "name"), [(collective, name) for collective, algorithms in ALGORITHMS.items()
-                                                  for name in algorithms])
+@pytest.mark.parametrize(
+    "network",
+    [Network.flat(50e6, 1e-3), NODES_OF_TWO, SHARED_CARD],
+    ids=["flat", "card per rank", "card per node"],
+)
+@pytest.mark.parametrize(
+    ("collective", "name"),
+    [(collective, name) for collective, algorithms in ALGORITHMS.items() for name in algorithms],
+)
 @pytest.mark.parametrize("size", [2_000_000])
 def test_schedules_take_what_the_clock_says(four, network, collective, name, size):
     def program(comm):
-        getattr(comm, collective)(np.zeros(size // 4 if collective == "all_gather" else size, np.int8), algorithm=name)
+        getattr(comm, collective)(
+            np.zeros(size // 4 if collective == "all_gather" else size, np.int8), algorithm=name
+        )
 
     expected = time_s(make(collective, name, 4), network, size)
     check(expected, lambda: span(four, program, network), rel=0.15)
@@ -108,9 +126,11 @@ def test_the_default_on_a_network_is_a_schedule_whose_bytes_are_sent(four):
 
 
 def test_ranks_that_no_tier_joins_are_named(four):
-    islands = Network((Tier("inside", 1e9, 0, group_size=2),))
+    islands = Network((Tier("inside", 1e9, 0, node_size=2),))
     with pytest.raises(RankError, match="no tier joins ranks 1 and 2"):
-        four.run(lambda comm: comm.send(1, comm.rank + 1) if comm.rank == 1 else None, network=islands)
+        four.run(
+            lambda comm: comm.send(1, comm.rank + 1) if comm.rank == 1 else None, network=islands
+        )
 
 
 def test_a_rank_that_waits_for_the_network_hears_of_a_failure(four):
@@ -139,13 +159,23 @@ def eight():
 @pytest.mark.parametrize("card", [1, None], ids=["a card per rank", "a card per node"])
 @pytest.mark.parametrize("ratio", [9, 18])
 @pytest.mark.parametrize("width", [2, 4])
-def test_a_hierarchical_all_reduce_beats_a_flat_ring_by_the_clocks_factor(four, eight, width, ratio, card):
-    """On two nodes of two and of four, by the stopwatch: the slow tier is felt and not only computed."""
+def test_a_hierarchical_all_reduce_beats_a_flat_ring_by_the_clocks_factor(
+    four, eight, width, ratio, card
+):
+    """On two nodes of two and of four, by the stopwatch: the slow tier is felt and not only
+    computed.
+    """
     cluster, size = {2: four, 4: eight}[width], 2**20
-    network = Network((Tier("inside", ratio * 10e6, 0.2e-3, group_size=width),
-                       Tier("between", 10e6, 1e-3, ranks_per_port=card or width)))
-    schedules = {"flat": make("all_reduce", "ring", 2 * width),
-                 "hierarchical": make("all_reduce", "hierarchical", 2 * width, group=width)}
+    network = Network(
+        (
+            Tier("inside", ratio * 10e6, 0.2e-3, node_size=width),
+            Tier("between", 10e6, 1e-3, ranks_per_card=card or width),
+        )
+    )
+    schedules = {
+        "flat": make("all_reduce", "ring", 2 * width),
+        "hierarchical": make("all_reduce", "hierarchical", 2 * width, group=width),
+    }
     predicted_s = {name: time_s(schedule, network, size) for name, schedule in schedules.items()}
 
     def program(comm, schedule):

@@ -1,4 +1,6 @@
-"""Real ranks from where learners use them: a notebook's kernel. And imports where there are no processes."""
+"""Real ranks from where learners use them: a notebook's kernel. And imports where there are no
+processes.
+"""
 
 from __future__ import annotations
 
@@ -57,15 +59,21 @@ def test_functions_typed_into_cells_run_on_real_ranks(kernel):
         import numpy as np
         from dtlib.simulators.ranks import Cluster, RankError, run
     """)
-    assert kernel.cell("""
+    assert (
+        kernel.cell("""
         def total(comm):
             return sum(comm.all_gather(np.array([helper(comm.rank)])).tolist())
 
         def helper(rank):
             print("rank", rank)
             return 10 ** rank
-    """) == ""
-    assert kernel.cell("print(list(run(total)))") == "rank 0\nrank 1\nrank 2\nrank 3\n[1111, 1111, 1111, 1111]\n"
+    """)
+        == ""
+    )
+    assert (
+        kernel.cell("print(list(run(total)))")
+        == "rank 0\nrank 1\nrank 2\nrank 3\n[1111, 1111, 1111, 1111]\n"
+    )
     kernel.cell("def helper(rank): return 2 * rank")
     assert kernel.cell("print(list(run(total)))") == "[12, 12, 12, 12]\n"
 
@@ -78,7 +86,7 @@ def test_functions_typed_into_cells_run_on_real_ranks(kernel):
         run(broken)
     """)
     assert "RankError: rank 2 raised NameError" in shown
-    assert "    unknown_name  # this line" in shown[shown.index("On rank 2"):]
+    assert "    unknown_name  # this line" in shown[shown.index("On rank 2") :]
 
     def interrupt():
         time.sleep(1)
@@ -93,7 +101,8 @@ def test_functions_typed_into_cells_run_on_real_ranks(kernel):
 
 def test_functions_of_the_main_module_run_on_real_ranks(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text(textwrap.dedent("""
+    script.write_text(
+        textwrap.dedent("""
         from dtlib.simulators.ranks import run
 
         class Pair:
@@ -105,9 +114,16 @@ def test_functions_of_the_main_module_run_on_real_ranks(tmp_path):
 
         pairs = run(program, ranks=2)
         print([pair.rank for pair in pairs], all(type(pair) is Pair for pair in pairs))
-    """))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False,
-                          env=os.environ | {"PYTHONPATH": str(ROOT)})
+    """)
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
     assert (done.stdout, done.stderr) == ("[1, 0] True\n", "")
 
 
@@ -126,13 +142,22 @@ def test_imports_without_processes_and_says_at_use_what_is_missing():
         except OSError as error:
             print(error)
     """)
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60,
-                          check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert "needs Linux or macOS, not emscripten" in done.stdout, done.stderr
 
 
 def test_memory_without_memfd_is_a_file_without_a_name(monkeypatch):
     monkeypatch.delattr(os, "memfd_create")
     with Cluster(2, memory_bytes=2**24) as cluster:
-        assert list(cluster.run(lambda comm: (print("x"), int(comm.all_reduce(comm.rank)))[1])) == [1, 1]
+        assert list(cluster.run(lambda comm: (print("x"), int(comm.all_reduce(comm.rank)))[1])) == [
+            1,
+            1,
+        ]
         assert not [name for name in os.listdir("/tmp") if name.startswith("ranks-memory-")]

@@ -1,4 +1,6 @@
-"""What a rank remembers of a run: entries of many transfers at once, records of one each, and no more than the limit."""
+"""What a rank remembers of a run: entries of many transfers at once, records of one each, and no
+more than the limit.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ def test_an_entry_is_a_record_for_each_rank_but_ones_own():
     log.note(3, 0, [0, 1, 2], range(3), True, [8, 16, 24], 10.5, 10.75)
     log.note(4, 2, (2,), (7,), False, (5,), 11.0, 11.5)
     assert [Record(*fields) for fields in log.records()] == [
-        Record(0, 0, 1, 0, True, 8, 3, 0.5, 0.75), Record(0, 2, 1, 2, True, 24, 3, 0.5, 0.75),
-        Record(2, 2, 1, 7, False, 5, 4, 1.0, 1.5)]
+        Record(0, 0, 1, 0, True, 8, 3, 0.5, 0.75),
+        Record(0, 2, 1, 2, True, 24, 3, 0.5, 0.75),
+        Record(2, 2, 1, 7, False, 5, 4, 1.0, 1.5),
+    ]
     assert (log.transfers, log.untraced) == (3, 0)
 
 

@@ -1,4 +1,6 @@
-"""The bibliography: complete, exact to the last digit of the registry, and a table that anyone can read."""
+"""The bibliography: complete, exact to the last digit of the registry, and a table that anyone can
+read.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ VOID = {"br", "hr", "img", "input", "meta"}
 
 
 class Page(HTMLParser):
-    """What a page holds: text, links, and the tags with their attributes; tags left open are an error."""
+    """What a page holds: text, links, and the tags with their attributes; tags left open are an
+    error.
+    """
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -49,8 +53,17 @@ def page() -> Page:
 
 
 def made(**changes: object) -> Fact:
-    fields = {"key": "group.name", "value": 1, "unit": "1", "direction": "none", "convention": "none",
-              "kind": "published", "source": "book", "checked": date(2026, 11, 29), **changes}
+    fields = {
+        "key": "group.name",
+        "value": 1,
+        "unit": "1",
+        "direction": "none",
+        "convention": "none",
+        "kind": "published",
+        "source": "book",
+        "checked": date(2026, 11, 29),
+        **changes,
+    }
     return Fact(**fields)
 
 
@@ -70,7 +83,11 @@ def test_a_fact_stands_under_its_own_source():
 
 
 def test_every_table_says_when_its_figures_were_checked():
-    facts = (made(key="group.one"), made(key="group.two"), made(key="group.three", checked=date(2027, 1, 2)))
+    facts = (
+        made(key="group.one"),
+        made(key="group.two"),
+        made(key="group.three", checked=date(2027, 1, 2)),
+    )
     source = Source("book", "Book", "A", 2020, "https://x.org", "all")
     captions = re.findall(r"<caption>(.*?)</caption>", References(((source, facts),))._repr_html_())
     assert captions == ["Group, checked 2026-11-29", "Group, checked 2027-01-02"]
@@ -98,10 +115,19 @@ def test_printed_values_lose_nothing():
         assert value_of(printed(fact)) == pytest.approx(fact.value, rel=1e-12), fact
 
 
-@pytest.mark.parametrize(("value", "unit", "text"), [
-    (True, "1", "yes"), (False, "1", "no"), ("rms", "1", "rms"), (0.587, "1", "0.587"), (12288, "1", "12,288"),
-    (8.0, "B/parameter", "8 bytes per parameter"), (30.84e6, "GPU-h", "30,840,000 GPU-h"), (80e9, "B", "80 GB"),
-])
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (True, "1", "yes"),
+        (False, "1", "no"),
+        ("rms", "1", "rms"),
+        (0.587, "1", "0.587"),
+        (12288, "1", "12,288"),
+        (8.0, "B/parameter", "8 bytes per parameter"),
+        (30.84e6, "GPU-h", "30,840,000 GPU-h"),
+        (80e9, "B", "80 GB"),
+    ],
+)
 def test_printed(value, unit, text):
     assert printed(made(value=value, unit=unit)) == text
 
@@ -114,7 +140,9 @@ def test_a_reading_names_what_doubles_a_rate():
 
 
 def test_text_cannot_become_markup():
-    source = Source("book", "<script>x</script>", 'A & "B"', 2020, 'https://x.org/"><b>', "<i>all</i>")
+    source = Source(
+        "book", "<script>x</script>", 'A & "B"', 2020, 'https://x.org/"><b>', "<i>all</i>"
+    )
     page = Page(References(((source, (made(note="1 < 2"),)),))._repr_html_())
     assert {"script", "b", "i"}.isdisjoint(tag for tag, _ in page.tags)
     assert page.attributes("a")[0]["href"] == 'https://x.org/"><b>'
@@ -123,11 +151,17 @@ def test_text_cannot_become_markup():
 
 def test_tables_have_headings_a_caption_and_scroll_on_a_narrow_page(page):
     assert len(page.attributes("caption")) == len(page.attributes("table")) > 15
-    columns = [attributes for attributes in page.attributes("th") if attributes.get("scope") == "col"]
+    columns = [
+        attributes for attributes in page.attributes("th") if attributes.get("scope") == "col"
+    ]
     assert len(columns) == 3 * len(page.attributes("table"))
     for attributes in page.attributes("div"):
         if attributes.get("class") == "dt-table":
-            assert attributes["role"] == "region" and attributes["aria-label"] and attributes["tabindex"] == "0"
+            assert (
+                attributes["role"] == "region"
+                and attributes["aria-label"]
+                and attributes["tabindex"] == "0"
+            )
     assert re.search(r"\.dt-table { overflow-x: auto", page.text)
 
 

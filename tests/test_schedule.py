@@ -44,14 +44,23 @@ def test_a_schedule_can_be_replaced_in_part():
     assert len(dataclasses.replace(ring, name="copy").steps) == len(ring.steps) == 8
 
 
-@pytest.mark.parametrize("transfer, says", [
-    (Transfer(0, 4, 0), "transfer 1 (0 -> 4, chunk 0, copy): destination 4 does not exist, it must be 0 to 3"),
-    (Transfer(-1, 1, 0), "source -1 does not exist"),
-    (Transfer(0, 1, 9, reduce=True), "(0 -> 1, chunk 9, reduce): chunk 9 does not exist, it must be 0 to 3"),
-    (Transfer(2, 2, 0), "a rank cannot send to itself"),
-    (Transfer(0, 3, 3), "written twice"),
-    (Transfer(0, 3, 3, reduce=True), "written twice"),
-])
+@pytest.mark.parametrize(
+    "transfer, says",
+    [
+        (
+            Transfer(0, 4, 0),
+            "transfer 1 (0 -> 4, chunk 0, copy): destination 4 does not exist, it must be 0 to 3",
+        ),
+        (Transfer(-1, 1, 0), "source -1 does not exist"),
+        (
+            Transfer(0, 1, 9, reduce=True),
+            "(0 -> 1, chunk 9, reduce): chunk 9 does not exist, it must be 0 to 3",
+        ),
+        (Transfer(2, 2, 0), "a rank cannot send to itself"),
+        (Transfer(0, 3, 3), "written twice"),
+        (Transfer(0, 3, 3, reduce=True), "written twice"),
+    ],
+)
 def test_an_impossible_transfer_is_named(transfer, says):
     with pytest.raises(ValueError, match="mine, step 1") as refused:
         mine([], [Transfer(2, 3, 3), transfer])
@@ -69,21 +78,29 @@ def test_a_field_that_is_no_whole_number_is_named(field, value):
         mine([Transfer(0, 1, 0)._replace(**{field: value})])
 
 
-@pytest.mark.parametrize("steps, says", [
-    (lambda: None, "is a function: call it"),
-    (None, "does the function yield its steps"),
-    (7, "does the function yield its steps"),
-    ([5], "step 0 must be a Transfer or a list of them, got 5"),
-    ([[(0, 1, 2, True)]], r"must be a Transfer\(source, destination, chunk, reduce\), got \(0, 1, 2, True\)"),
-    ([[Transfer(0, 1, 0, 1)]], "reduce must be True or False, got 1"),
-])
+@pytest.mark.parametrize(
+    "steps, says",
+    [
+        (lambda: None, "is a function: call it"),
+        (None, "does the function yield its steps"),
+        (7, "does the function yield its steps"),
+        ([5], "step 0 must be a Transfer or a list of them, got 5"),
+        (
+            [[(0, 1, 2, True)]],
+            r"must be a Transfer\(source, destination, chunk, reduce\), got \(0, 1, 2, True\)",
+        ),
+        ([[Transfer(0, 1, 0, 1)]], "reduce must be True or False, got 1"),
+    ],
+)
 def test_steps_of_the_wrong_kind(steps, says):
     with pytest.raises(TypeError, match=says):
         Schedule("mine", "all_reduce", 4, 4, steps)
 
 
 def test_fields_of_different_lengths():
-    with pytest.raises(ValueError, match="shapes that do not match.*'source': \\(3,\\), 'destination': \\(2,\\)"):
+    with pytest.raises(
+        ValueError, match="shapes that do not match.*'source': \\(3,\\), 'destination': \\(2,\\)"
+    ):
         mine(Transfer(np.arange(3), np.arange(2), 0))
 
 
@@ -106,22 +123,29 @@ def test_make_names_bad_counts(value):
             make("broadcast", "tree", 4, root=value)
 
 
-@pytest.mark.parametrize("arguments, options, says", [
-    (("all_reduc", "ring", 4), {}, "collective must be one of 'all_reduce'"),
-    (("all_reduce", "rign", 4), {}, "algorithm must be one of 'ring'"),
-    (("all_reduce", "ring", 4), {"pieces": 2}, "pieces is for pipelined"),
-    (("all_reduce", "ring", 4), {"root": 1}, "root is for broadcast"),
-    (("broadcast", "tree", 4), {"root": 4}, "root must be at most 3, got 4"),
-])
+@pytest.mark.parametrize(
+    "arguments, options, says",
+    [
+        (("all_reduc", "ring", 4), {}, "collective must be one of 'all_reduce'"),
+        (("all_reduce", "rign", 4), {}, "algorithm must be one of 'ring'"),
+        (("all_reduce", "ring", 4), {"pieces": 2}, "pieces is for pipelined"),
+        (("all_reduce", "ring", 4), {"root": 1}, "root is for broadcast"),
+        (("broadcast", "tree", 4), {"root": 4}, "root must be at most 3, got 4"),
+    ],
+)
 def test_make_refuses(arguments, options, says):
     with pytest.raises(ValueError, match=says):
         make(*arguments, **options)
 
 
-@pytest.mark.parametrize("collective, chunks", [("reduce_scatter", 4), ("all_gather", 4), ("all_to_all", 16)])
+@pytest.mark.parametrize(
+    "collective, chunks", [("reduce_scatter", 4), ("all_gather", 4), ("all_to_all", 16)]
+)
 def test_chunks_that_a_collective_needs(collective, chunks):
     assert mine(collective=collective, chunks=chunks).chunks == chunks
-    with pytest.raises(ValueError, match=f"chunks must be {chunks} for {collective} on 4 ranks, got 5"):
+    with pytest.raises(
+        ValueError, match=f"chunks must be {chunks} for {collective} on 4 ranks, got 5"
+    ):
         mine(collective=collective, chunks=5)
 
 
@@ -145,24 +169,49 @@ def test_a_ring_of_1024_ranks():
     assert [bool(step.reduce[0]) for step in ring.steps] == [True] * 1023 + [False] * 1023
 
 
-@pytest.mark.parametrize("collective, algorithm", [(c, a) for c in ALGORITHMS for a in ALGORITHMS[c]])
+@pytest.mark.parametrize(
+    "collective, algorithm", [(c, a) for c in ALGORITHMS for a in ALGORITHMS[c]]
+)
 def test_each_chunk_moves_as_often_as_its_collective_asks(collective, algorithm):
     """What ``make`` refuses by count, before any work, is what it would have made."""
     for ranks in (*range(1, 14), 16):
         schedule = make(collective, algorithm, ranks)
-        chunks = ranks * (ranks - 1) if collective == "all_to_all" else schedule.chunks  # one's own blocks stay
+        chunks = (
+            ranks * (ranks - 1) if collective == "all_to_all" else schedule.chunks
+        )  # one's own blocks stay
         assert schedule.transfers == chunks * CONTRACTS[collective].transfers(ranks)
 
 
-@pytest.mark.parametrize("arguments, options, says", [
-    (("all_reduce", "double_tree", 4), {"pieces": 10**9}, "^pieces must be at most 32768"),
-    (("broadcast", "chain", 10**9), {}, "^ranks must be at most 32768"),
-    (("all_reduce", "ring", 10_000), {}, "^transfers of ring on 10000 ranks must be at most 50000000, got 199980000"),
-    (("all_reduce", "halving_doubling", 30_000), {}, "^transfers of halving_doubling on 30000 ranks must be at most"),
-    (("all_reduce", "double_tree", 1000), {"pieces": 20_000}, "^transfers of double_tree on 1000 ranks must be at most"),
-    (("all_to_all", "rotation", 30_000), {}, "^transfers of rotation on 30000 ranks must be at most"),
-])
-def test_a_schedule_too_large_to_make_is_refused_before_any_work(monkeypatch, arguments, options, says):
+@pytest.mark.parametrize(
+    "arguments, options, says",
+    [
+        (("all_reduce", "double_tree", 4), {"pieces": 10**9}, "^pieces must be at most 32768"),
+        (("broadcast", "chain", 10**9), {}, "^ranks must be at most 32768"),
+        (
+            ("all_reduce", "ring", 10_000),
+            {},
+            "^transfers of ring on 10000 ranks must be at most 50000000, got 199980000",
+        ),
+        (
+            ("all_reduce", "halving_doubling", 30_000),
+            {},
+            "^transfers of halving_doubling on 30000 ranks must be at most",
+        ),
+        (
+            ("all_reduce", "double_tree", 1000),
+            {"pieces": 20_000},
+            "^transfers of double_tree on 1000 ranks must be at most",
+        ),
+        (
+            ("all_to_all", "rotation", 30_000),
+            {},
+            "^transfers of rotation on 30000 ranks must be at most",
+        ),
+    ],
+)
+def test_a_schedule_too_large_to_make_is_refused_before_any_work(
+    monkeypatch, arguments, options, says
+):
     monkeypatch.setattr(collectives, "Schedule", None)
     with pytest.raises(ValueError, match=says):
         make(*arguments, **options)
@@ -195,4 +244,6 @@ def test_what_was_checked_cannot_be_changed():
             with pytest.raises(ValueError, match="read-only"):
                 column[0] = 0
     rank = np.arange(4)
-    assert mine(Transfer(rank, (rank + 1) % 4, rank)) and rank.flags.writeable  # the caller's own array stays theirs
+    assert (
+        mine(Transfer(rank, (rank + 1) % 4, rank)) and rank.flags.writeable
+    )  # the caller's own array stays theirs

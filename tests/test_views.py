@@ -21,17 +21,34 @@ from dtlib.views.widget import ExplorerWidget, PredictionWidget, widget
 
 def powers(base: int, exponent: int) -> Shown:
     rows = [{"e": e, "power": base**e} for e in range(exponent + 1)]
-    return Shown({"powers": rows}, {"last": str(base**exponent)}, f"{base} to the {exponent} is {base**exponent}.")
+    return Shown(
+        {"powers": rows},
+        {"last": str(base**exponent)},
+        f"{base} to the {exponent} is {base**exponent}.",
+    )
 
 
 def make(**changes) -> Explorer:
     """An explorer whose second control has as many values as the first one's value allows."""
     parts = {
-        "name": "powers", "title": "Powers", "model": powers, "readouts": {"last": "The last"},
-        "controls": (Control("base", "Base", (2, 3), kind="choice"),
-                     Control("exponent", "Exponent", tuple(range(5)), start=2, limit=lambda base: 5 if base == 2 else 3)),
+        "name": "powers",
+        "title": "Powers",
+        "model": powers,
+        "readouts": {"last": "The last"},
+        "controls": (
+            Control("base", "Base", (2, 3), kind="choice"),
+            Control(
+                "exponent",
+                "Exponent",
+                tuple(range(5)),
+                start=2,
+                limit=lambda base: 5 if base == 2 else 3,
+            ),
+        ),
         "columns": {"e": Column("Exponent"), "power": Column("Power", ",d")},
-        "chart": alt.Chart(alt.NamedData("powers")).mark_line(point=True).encode(x="e:Q", y="power:Q"),
+        "chart": alt.Chart(alt.NamedData("powers"))
+        .mark_line(point=True)
+        .encode(x="e:Q", y="power:Q"),
     } | changes
     return Explorer(**parts)
 
@@ -44,7 +61,10 @@ def baked_states(explorer: Explorer) -> dict[tuple[int, ...], dict]:
     def walk(node, at):
         if len(at) == len(explorer.controls):
             numbers, readouts, says = node
-            tables = {name: baked["pool"][number] for name, number in zip(baked["names"], numbers, strict=True)}
+            tables = {
+                name: baked["pool"][number]
+                for name, number in zip(baked["names"], numbers, strict=True)
+            }
             found[at] = {"tables": tables, "readouts": readouts, "says": says}
             return
         for position, child in enumerate(node):
@@ -62,11 +82,16 @@ def test_a_control_can_be_limited_by_those_before_it():
     assert explorer(base=3, exponent=4).start == (1, 2)
 
 
-@pytest.mark.parametrize("values, error", [
-    ({"base": 4}, "base must be one of 2, 3, got 4"),
-    ({"base": "2"}, "base must be one of"), ({"base": True}, "base must be one of"),
-    ({"exponent": 2.5}, "exponent must be one of"), ({"exponent": float("nan")}, "exponent must be one of"),
-])
+@pytest.mark.parametrize(
+    "values, error",
+    [
+        ({"base": 4}, "base must be one of 2, 3, got 4"),
+        ({"base": "2"}, "base must be one of"),
+        ({"base": True}, "base must be one of"),
+        ({"exponent": 2.5}, "exponent must be one of"),
+        ({"exponent": float("nan")}, "exponent must be one of"),
+    ],
+)
 def test_values_that_no_control_has_are_named(values, error):
     with pytest.raises(ValueError, match=error):
         make().shown(**values)
@@ -84,9 +109,14 @@ def test_a_model_that_leaves_something_out_is_refused():
         make(columns={"cube": Column("Cube")}).shown()
 
 
-@pytest.mark.parametrize("bad, error", [(float("nan"), ValueError), (np.inf, ValueError), (1j, TypeError), ([1], TypeError)])
+@pytest.mark.parametrize(
+    "bad, error",
+    [(float("nan"), ValueError), (np.inf, ValueError), (1j, TypeError), ([1], TypeError)],
+)
 def test_nothing_but_finite_numbers_and_text_reaches_a_reader(bad, error):
-    explorer = make(model=lambda base, exponent: Shown({"powers": [{"e": 1, "power": bad}]}, {"last": ""}, ""))
+    explorer = make(
+        model=lambda base, exponent: Shown({"powers": [{"e": 1, "power": bad}]}, {"last": ""}, "")
+    )
     with pytest.raises(error, match="a table holds"):
         encode.baked(explorer)
 
@@ -125,12 +155,18 @@ class _Data(HTMLParser):
 
 
 def test_the_page_carries_every_state_whatever_the_text_holds():
-    explorer = make(title="</script><b>&", model=lambda base, exponent: Shown(
-        {"powers": [{"e": 1, "power": 2}]}, {"last": "</script>"}, '<"&\'>'))
+    explorer = make(
+        title="</script><b>&",
+        model=lambda base, exponent: Shown(
+            {"powers": [{"e": 1, "power": 2}]}, {"last": "</script>"}, "<\"&'>"
+        ),
+    )
     parser = _Data()
     parser.feed(page.html(explorer))
     data = json.loads(parser.text)
-    assert data["spec"]["title"] == "</script><b>&" and data["baked"]["index"][0][0][1] == ["</script>"]
+    assert data["spec"]["title"] == "</script><b>&" and data["baked"]["index"][0][0][1] == [
+        "</script>"
+    ]
 
 
 def test_the_host_is_chosen_by_the_environment(monkeypatch):
@@ -138,9 +174,13 @@ def test_the_host_is_chosen_by_the_environment(monkeypatch):
     assert set(host.mimebundle(make())) == {"text/html", "text/plain"}
     monkeypatch.setenv("DTLIB_HOST", "notebook")
     data = host.mimebundle(make())
-    assert "application/vnd.jupyter.widget-view+json" in (data[0] if isinstance(data, tuple) else data)
+    assert "application/vnd.jupyter.widget-view+json" in (
+        data[0] if isinstance(data, tuple) else data
+    )
     monkeypatch.setenv("DTLIB_HOST", "paper")
-    with pytest.raises(ValueError, match="DTLIB_HOST must be one of 'notebook', 'page', got 'paper'"):
+    with pytest.raises(
+        ValueError, match="DTLIB_HOST must be one of 'notebook', 'page', got 'paper'"
+    ):
         host.mimebundle(make())
 
 
@@ -171,7 +211,9 @@ def test_a_prediction_refuses_an_answer_that_is_no_number():
     for bad in (float("nan"), "81", None, True):
         with pytest.raises((TypeError, ValueError), match="answer must be"):
             Prediction("gpus", "How many?", "GPUs", bad, "Because.")
-    assert isinstance(widget(Prediction("gpus", "How many?", "GPUs", 81, "Because.")), PredictionWidget)
+    assert isinstance(
+        widget(Prediction("gpus", "How many?", "GPUs", 81, "Because.")), PredictionWidget
+    )
 
 
 def test_the_chart_code_has_vega_inside_and_imports_nothing():
@@ -183,7 +225,7 @@ def test_the_chart_code_has_vega_inside_and_imports_nothing():
 
 
 def luminance(color: str) -> float:
-    channels = [int(color[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
@@ -200,7 +242,11 @@ def test_a_picture_needs_words_and_takes_the_ink_of_the_page():
     plot.plot([1, 2], [1, 4])
     plot.set_xlabel("n")
     html = Picture(plot.figure, "Four at 2 & one at 1.")._repr_html_()
-    assert 'aria-label="Four at 2 &amp; one at 1."' in html and "currentColor" in html and "#010203" not in html
+    assert (
+        'aria-label="Four at 2 &amp; one at 1."' in html
+        and "currentColor" in html
+        and "#010203" not in html
+    )
     with pytest.raises(ValueError, match="says must describe the picture"):
         Picture(plot.figure, " ")
 
@@ -210,7 +256,10 @@ def test_every_state_of_every_explorer_computes(name):
     explorer = EXPLORERS[name]
     states = baked_states(explorer)
     assert set(states) == set(explorer.states()) and len(states) <= 1500
-    assert len(gzip.compress(json.dumps(encode.baked(explorer), separators=(",", ":")).encode())) < 150_000
+    assert (
+        len(gzip.compress(json.dumps(encode.baked(explorer), separators=(",", ":")).encode()))
+        < 150_000
+    )
     for at, state in states.items():
         text = json.dumps(state)
         assert not re.search(r"\b(nan|inf|None)\b", text, re.I), at
@@ -224,9 +273,11 @@ def test_no_control_is_dead(name):
     states = baked_states(explorer)
     for at, state in states.items():
         for position in range(len(at)):
-            other = (*at[:position], at[position] + 1, *at[position + 1:])
+            other = (*at[:position], at[position] + 1, *at[position + 1 :])
             if other in states:
-                assert states[other] != state, f"{explorer.controls[position].name} changes nothing at {explorer.values(at)}"
+                assert states[other] != state, (
+                    f"{explorer.controls[position].name} changes nothing at {explorer.values(at)}"
+                )
 
 
 @pytest.mark.parametrize("name", PREDICTIONS)

@@ -23,7 +23,10 @@ def main() -> None:
         if Path(play.chromium.executable_path).exists():
             return
     if subprocess.run([sys.executable, "-m", "playwright", "install", "chromium"]).returncode:
-        sys.exit("the browser tests need Chromium: install it (Debian: apt install chromium) and run again")
+        sys.exit(
+            "the browser tests need Chromium: install it (Debian: apt install chromium) and run "
+            "again"
+        )
 
 
 if __name__ == "__main__":

@@ -3,4 +3,8 @@
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036 - this file runs on the Python that is too old
-    sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] + ": make PYTHON=python3.12 serve")
+    sys.exit(
+        "Python 3.11 or newer is needed, this is "
+        + sys.version.split()[0]
+        + ": make PYTHON=python3.12 serve"
+    )

@@ -1,7 +1,9 @@
-"""A fact: one figure that says its unit, direction, convention, kind, source and the date it was checked.
+"""A fact: one figure that says its unit, direction, convention, kind, source and the date it was
+checked.
 
-Two printed conventions double a number without saying so: a link rate that is the sum of both directions,
-and a peak rate that assumes 2:4 sparsity. A fact knows which it is, and refuses to be read as the other.
+Two printed conventions double a number without saying so: a link rate that is the sum of both
+directions, and a peak rate that assumes 2:4 sparsity. A fact knows which it is, and refuses to be
+read as the other.
 """
 
 from __future__ import annotations
@@ -12,9 +14,23 @@ from datetime import date
 
 __all__ = ["ConventionError", "Fact", "FactError", "Source"]
 
-# Base units only: a figure in GB or Gb/s would be converted by whoever reads it, sooner or later wrongly.
-UNITS = ("1", "B", "B/s", "B/parameter", "FLOP", "FLOP/s", "GPU-h", "GPUs", "chips", "days", "months", "parameters",
-         "tokens")
+# Base units only: a figure in GB or Gb/s would be converted by whoever reads it, sooner or later
+# wrongly.
+UNITS = (
+    "1",
+    "B",
+    "B/s",
+    "B/parameter",
+    "FLOP",
+    "FLOP/s",
+    "GPU-h",
+    "GPUs",
+    "chips",
+    "days",
+    "months",
+    "parameters",
+    "tokens",
+)
 CHOICES = {
     "unit": UNITS,
     "direction": ("each way", "sum of both", "none"),
@@ -60,10 +76,14 @@ class Fact:
     def __post_init__(self) -> None:
         for field, options in CHOICES.items():
             if getattr(self, field) not in options:
-                raise FactError(f"{self.key}: {field} must be one of {', '.join(map(repr, options))}, "
-                                f"got {getattr(self, field)!r}")
+                raise FactError(
+                    f"{self.key}: {field} must be one of {', '.join(map(repr, options))}, "
+                    f"got {getattr(self, field)!r}"
+                )
         if type(self.checked) is not date:
-            raise FactError(f"{self.key}: checked must be a date such as 2026-11-29, got {self.checked!r}")
+            raise FactError(
+                f"{self.key}: checked must be a date such as 2026-11-29, got {self.checked!r}"
+            )
         for field in ("source", "note"):
             if not isinstance(getattr(self, field), str):
                 raise FactError(f"{self.key}: {field} must be text, got {getattr(self, field)!r}")
@@ -72,14 +92,27 @@ class Fact:
     def _check_value(self) -> None:
         if isinstance(self.value, (bool, str)):
             if self.unit != "1":
-                raise FactError(f"{self.key}: value must be a number in {self.unit}, got {self.value!r}")
-        elif not isinstance(self.value, (int, float)) or not math.isfinite(self.value) or self.value < 0:
-            raise FactError(f"{self.key}: value must be a finite number of at least 0, got {self.value!r}")
+                raise FactError(
+                    f"{self.key}: value must be a number in {self.unit}, got {self.value!r}"
+                )
+        elif (
+            not isinstance(self.value, (int, float))
+            or not math.isfinite(self.value)
+            or self.value < 0
+        ):
+            raise FactError(
+                f"{self.key}: value must be a finite number of at least 0, got {self.value!r}"
+            )
         if (self.unit == "FLOP/s") != (self.convention != "none"):
-            raise FactError(f"{self.key}: convention must be 'dense' or 'sparse' for FLOP/s and 'none' otherwise, "
-                            f"got {self.convention!r} for {self.unit}")
+            raise FactError(
+                f"{self.key}: convention must be 'dense' or 'sparse' for FLOP/s and 'none' "
+                "otherwise, "
+                f"got {self.convention!r} for {self.unit}"
+            )
         if self.direction != "none" and self.unit != "B/s":
-            raise FactError(f"{self.key}: direction must be 'none' for {self.unit}, got {self.direction!r}")
+            raise FactError(
+                f"{self.key}: direction must be 'none' for {self.unit}, got {self.direction!r}"
+            )
 
     def __str__(self) -> str:
         value = self.value if isinstance(self.value, (bool, str)) else f"{self.value:g}"
@@ -87,7 +120,11 @@ class Fact:
 
     def _read(self, what: str, unit: str, field: str, wanted: str) -> float:
         """The value, if it is ``what`` was asked for: of this unit, and ``wanted`` in ``field``."""
-        if self.unit != unit or getattr(self, field) != wanted or isinstance(self.value, (bool, str)):
+        if (
+            self.unit != unit
+            or getattr(self, field) != wanted
+            or isinstance(self.value, (bool, str))
+        ):
             raise ConventionError(f"{self} is not {what}")
         return float(self.value)
 

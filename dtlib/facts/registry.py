@@ -1,7 +1,9 @@
-"""The registry: every hardware, model and run figure of the course, read from the TOML files beside this module.
+"""The registry: every hardware, model and run figure of the course, read from the TOML files beside
+this module.
 
-A table is a group of facts (``[h100-sxm]``); its ``defaults`` fill in what a fact does not say itself, and a bare
-value is a fact with nothing but defaults. After loading every fact carries every field, or is refused by name.
+A table is a group of facts (``[h100-sxm]``); its ``defaults`` fill in what a fact does not say
+itself, and a bare value is a fact with nothing but defaults. After loading every fact carries every
+field, or is refused by name.
 
     >>> fact("h100-sxm.memory").value
     80000000000.0
@@ -26,8 +28,25 @@ from typing import Any
 from dtlib.arguments import choice
 from dtlib.facts.fact import FIELDS, REQUIRED, ConventionError, Fact, FactError, Source
 
-__all__ = ["Accelerator", "ConventionError", "Fact", "FactError", "Registry", "Source", "accelerator", "accelerators",
-           "all_facts", "all_sources", "constant", "fact", "model", "models", "run", "runs", "source"]
+__all__ = [
+    "Accelerator",
+    "ConventionError",
+    "Fact",
+    "FactError",
+    "Registry",
+    "Source",
+    "accelerator",
+    "accelerators",
+    "all_facts",
+    "all_sources",
+    "constant",
+    "fact",
+    "model",
+    "models",
+    "training_run",
+    "training_runs",
+    "source",
+]
 
 Group = Mapping[str, Fact]
 
@@ -39,10 +58,11 @@ OWN_FIELD = {"B/s": "direction", "FLOP/s": "convention"}
 class Accelerator:
     """One accelerator; bandwidths are each way, FLOP rates dense.
 
-    ``_B`` is bytes, ``_Bps`` bytes a second, ``_FLOPs`` FLOP a second. ``scaleup`` is the link inside the fast
-    domain of ``scaleup_domain`` accelerators, ``nic`` this accelerator's share of the network.
-    ``matmul_bf16_FLOPs`` is the best rate measured on a matrix multiplication, None where nobody published one.
-    ``facts`` has the figures behind it, and those printed in another convention.
+    ``_B`` is bytes, ``_Bps`` bytes a second, ``_FLOPs`` FLOP a second. ``scaleup`` is the link
+    inside the fast domain of ``scaleup_domain`` accelerators, ``nic`` this accelerator's share of
+    the network. ``matmul_bf16_FLOPs`` is the best rate measured on a matrix multiplication, None
+    where nobody published one. ``facts`` has the figures behind it, and those printed in another
+    convention.
     """
 
     name: str
@@ -57,25 +77,35 @@ class Accelerator:
 
 
 class Registry:
-    """The facts and sources in a folder of TOML files; raises a FactError for the first that is incomplete."""
+    """The facts and sources in a folder of TOML files; raises a FactError for the first that is
+    incomplete.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.sources = {key: _source(key, table) for key, table in _toml(folder / "sources.toml").items()}
+        self.sources = {
+            key: _source(key, table) for key, table in _toml(folder / "sources.toml").items()
+        }
         self.facts: dict[str, Fact] = {}
         self.groups: dict[str, dict[str, Group]] = {}
         for kind in ("constants", "hardware", "models", "runs"):
             path = folder / f"{kind}.toml"
-            self.groups[kind] = {_name(path, key, table): self._group(path, key, table)
-                                 for key, table in _toml(path).items()}
+            self.groups[kind] = {
+                _name(path, key, table): self._group(path, key, table)
+                for key, table in _toml(path).items()
+            }
         _check_pairs(self.facts)
 
     def _group(self, path: Path, group: str, table: dict[str, Any]) -> Group:
         defaults = table.get("defaults", {})
         entries = {key: value for key, value in table.items() if key not in ("name", "defaults")}
-        facts = {key: _fact(path, f"{group}.{key}", value, defaults) for key, value in entries.items()}
+        facts = {
+            key: _fact(path, f"{group}.{key}", value, defaults) for key, value in entries.items()
+        }
         for one in facts.values():
             if one.source not in self.sources:
-                raise FactError(f"{path.name}: {one.key}: source {one.source!r} is not in sources.toml")
+                raise FactError(
+                    f"{path.name}: {one.key}: source {one.source!r} is not in sources.toml"
+                )
             if one.key in self.facts:
                 raise FactError(f"{path.name}: {one.key}: already given in another file")
             self.facts[one.key] = one
@@ -87,7 +117,11 @@ class Registry:
             return self.facts[key]
         group = str(key).rpartition(".")[0]
         siblings = [known for known in self.facts if known.startswith(f"{group}.")]
-        return choice("fact", key, siblings or dict.fromkeys(known.rpartition(".")[0] + ".*" for known in self.facts))
+        return choice(
+            "fact",
+            key,
+            siblings or dict.fromkeys(known.rpartition(".")[0] + ".*" for known in self.facts),
+        )
 
     def group(self, kind: str, what: str, name: str) -> Group:
         """The facts of one table, by its printed name; ``what`` is the word for it in an error."""
@@ -119,7 +153,10 @@ def _name(path: Path, key: str, table: dict[str, Any]) -> str:
     if "name" not in table:
         raise FactError(f"{path.name}: {key}: field 'name' is missing")
     if str(table["name"]).lower() != key:
-        raise FactError(f"{path.name}: {key}: name must be the table's key in its printed case, got {table['name']!r}")
+        raise FactError(
+            f"{path.name}: {key}: name must be the table's key in its printed case, got "
+            f"{table['name']!r}"
+        )
     return table["name"]
 
 
@@ -139,7 +176,10 @@ def _fact(path: Path, key: str, entry: Any, defaults: dict[str, Any]) -> Fact:
     full = {**defaults, **own}
     needs = OWN_FIELD.get(full.get("unit"))
     if needs and needs not in own:
-        raise FactError(f"{path.name}: {key}: field {needs!r} is missing: a rate in {full['unit']} states its own")
+        raise FactError(
+            f"{path.name}: {key}: field {needs!r} is missing: a rate in {full['unit']} states its "
+            "own"
+        )
     for name in REQUIRED:
         if name not in full:
             raise FactError(f"{path.name}: {key}: field {name!r} is missing")
@@ -152,7 +192,9 @@ def _fact(path: Path, key: str, entry: Any, defaults: dict[str, Any]) -> Fact:
 
 
 def _check_pairs(facts: Mapping[str, Fact]) -> None:
-    """A printed two-way or sparse figure is twice its partner; one figure under both labels is a mistake."""
+    """A printed two-way or sparse figure is twice its partner; one figure under both labels is a
+    mistake.
+    """
     for key, printed in facts.items():
         partner = facts.get(key.removesuffix("_printed"), printed)
         doubled = printed.direction == "sum of both" or printed.convention == "sparse"
@@ -209,16 +251,16 @@ def models() -> tuple[str, ...]:
     return tuple(_registry().groups["models"])
 
 
-def run(name: str) -> Group:
+def training_run(name: str) -> Group:
     """The facts of one published training run.
 
-    >>> run("Llama-3-405B")["gpus"].value
+    >>> training_run("Llama-3-405B")["gpus"].value
     16384
     """
-    return _registry().group("runs", "run", name)
+    return _registry().group("runs", "training_run", name)
 
 
-def runs() -> tuple[str, ...]:
+def training_runs() -> tuple[str, ...]:
     """The names of the known runs."""
     return tuple(_registry().groups["runs"])
 

@@ -1,8 +1,8 @@
 """Measured sweeps: how long a collective took at every message size, from ``sweeps.toml``.
 
-    >>> measured = sweep("nccl-8xh100")
-    >>> measured.ranks, len(measured.time_s), measured.at(8)
-    (8, 32, 1.367e-05)
+>>> measured = sweep("nccl-8xh100")
+>>> measured.ranks, len(measured.time_s), measured.at(8)
+(8, 32, 1.367e-05)
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ __all__ = ["Sweep", "read", "sweep"]
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """One benchmark of ``collective`` on ``ranks`` ranks; row i took ``time_s[i]`` for ``payload_bytes[i]``."""
+    """One benchmark of ``collective`` on ``ranks`` ranks; row i took ``time_s[i]`` for
+    ``payload_bytes[i]``.
+    """
 
     key: str
     collective: str
@@ -54,15 +56,25 @@ def _checked(file: str, key: str, table: dict[str, Any]) -> Sweep:
     wanted = {field.name for field in fields(Sweep)} - {"key"}
     if wanted != set(table):
         name = min(wanted ^ set(table))
-        raise FactError(f"{file}: {key}: {'unknown' if name in table else 'missing'} field {name!r}")
+        raise FactError(
+            f"{file}: {key}: {'unknown' if name in table else 'missing'} field {name!r}"
+        )
     if table["kind"] != "measured":
         raise FactError(f"{file}: {key}: kind must be 'measured', got {table['kind']!r}")
     if type(table["checked"]) is not date:
-        raise FactError(f"{file}: {key}: checked must be a date such as 2026-11-29, got {table['checked']!r}")
+        raise FactError(
+            f"{file}: {key}: checked must be a date such as 2026-11-29, got {table['checked']!r}"
+        )
     source(table["source"])
-    size, time = np.array(table["payload_bytes"], dtype=np.int64), np.array(table["time_s"], dtype=float)
+    size, time = (
+        np.array(table["payload_bytes"], dtype=np.int64),
+        np.array(table["time_s"], dtype=float),
+    )
     if size.shape != time.shape or not len(size):
-        raise FactError(f"{file}: {key}: payload_bytes has {len(size)} entries and time_s {len(time)}: one time a size")
+        raise FactError(
+            f"{file}: {key}: payload_bytes has {len(size)} entries and time_s {len(time)}: one "
+            "time a size"
+        )
     if (np.diff(size) <= 0).any() or size[0] <= 0 or (time <= 0).any():
         raise FactError(f"{file}: {key}: sizes must grow from above 0, and times be above 0")
     return Sweep(key, **{**table, "payload_bytes": size, "time_s": time})

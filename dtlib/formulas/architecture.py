@@ -1,8 +1,9 @@
 """What a transformer is made of: exact parameter counts, and the FLOPs of a token.
 
-An :class:`Architecture` names the shapes; everything else is multiplication. A weight matrix of n elements costs
-2n FLOPs a token forward (a multiply and an add), attention adds what depends on the sequence, and the backward
-pass costs twice the forward one. Embedding look-ups, norms, biases and softmax are not counted as FLOPs.
+An :class:`Architecture` names the shapes; everything else is multiplication. A weight matrix of n
+elements costs 2n FLOPs a token forward (a multiply and an add), attention adds what depends on the
+sequence, and the backward pass costs twice the forward one. Embedding look-ups, norms, biases and
+softmax are not counted as FLOPs.
 
     >>> parameters(architecture("Llama-2-70B"))
     68976648192
@@ -15,23 +16,37 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from dtlib.arguments import broadcasting, choice, count, divisible, instance, quantity
+from dtlib.arguments import broadcasting, choice, divisible, instance, real_number, whole_number
 from dtlib.facts import registry
 from dtlib.formulas.blocks import Attention, Experts, LatentAttention, check_counts
 
-__all__ = ["Architecture", "Attention", "Experts", "LatentAttention", "TensorShard", "active_parameters",
-           "architecture", "forward_flops_per_token", "parameters", "parameters_by_part", "partition", "six_n_flops",
-           "tensor_shard", "training_flops_per_token"]
+__all__ = [
+    "Architecture",
+    "Attention",
+    "Experts",
+    "LatentAttention",
+    "TensorShard",
+    "active_parameters",
+    "architecture",
+    "forward_flops_per_token",
+    "parameters",
+    "parameters_by_part",
+    "partition",
+    "six_n_flops",
+    "tensor_shard",
+    "training_flops_per_token",
+]
 
 Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A decoder-only transformer. ``ffn`` is the width of the dense MLP, ``positions`` the learned positions (0: none).
+    """A decoder-only transformer. ``ffn`` is the width of the dense MLP, ``positions`` the learned
+    positions (0: none).
 
-    ``gated`` MLPs have three matrices, others two; ``norm`` is "rms" (a gain) or "layer" (a gain and a bias);
-    a ``tied`` head is the embedding used again.
+    ``gated`` MLPs have three matrices, others two; ``norm`` is "rms" (a gain) or "layer" (a gain
+    and a bias); a ``tied`` head is the embedding used again.
     """
 
     layers: int
@@ -52,9 +67,9 @@ class Architecture:
         instance("attention", self.attention, Attention, LatentAttention)
         if self.experts is not None:
             instance("experts", self.experts, Experts, such_as="Experts(8, 2, 14_336), or None")
-            count("dense_layers", self.experts.dense_layers, at_least=0, at_most=self.layers)
+            whole_number("dense_layers", self.experts.dense_layers, at_least=0, at_most=self.layers)
         if self.dense_layers:
-            count("ffn", self.ffn)
+            whole_number("ffn", self.ffn)
 
     @property
     def dense_layers(self) -> int:
@@ -74,11 +89,14 @@ class Architecture:
 
 
 def _part(kind: type[Part], values: dict[str, Any]) -> Part:
-    return kind(**{field.name: values[field.name] for field in fields(kind) if field.name in values})
+    return kind(
+        **{field.name: values[field.name] for field in fields(kind) if field.name in values}
+    )
 
 
 def architecture(name: str) -> Architecture:
-    """The architecture of a model of the registry. DeepSeek-V3 is without its multi-token-prediction module.
+    """The architecture of a model of the registry. DeepSeek-V3 is without its
+    multi-token-prediction module.
 
     >>> architecture("Llama-3.1-8B").attention.kv_heads
     8
@@ -94,10 +112,12 @@ def _checked(arch: Architecture) -> Architecture:
 
 
 def parameters_by_part(arch: Architecture, *, active: bool) -> dict[str, int]:
-    """Parameters of each part; with ``active``, those that work on one token (all but the experts it skips).
+    """Parameters of each part; with ``active``, those that work on one token (all but the experts
+    it skips).
 
-    The biases and inner norms of attention count as attention, the biases of the MLP as MLP; the tokens' and
-    the learned positions' embeddings are one part, and a tied head has no parameters of its own.
+    The biases and inner norms of attention count as attention, the biases of the MLP as MLP; the
+    tokens' and the learned positions' embeddings are one part, and a tied head has no parameters of
+    its own.
     """
     _checked(arch)
     choice("active", active, (True, False))
@@ -109,7 +129,8 @@ def parameters_by_part(arch: Architecture, *, active: bool) -> dict[str, int]:
     router = arch.experts.experts * (arch.hidden + arch.experts.router_bias) if arch.experts else 0
     return {
         "embedding": (arch.vocab + arch.positions) * arch.hidden,
-        "attention": arch.layers * (arch.attention.matrices(arch.hidden) + arch.attention.vectors(arch.hidden)),
+        "attention": arch.layers
+        * (arch.attention.matrices(arch.hidden) + arch.attention.vectors(arch.hidden)),
         "mlp": arch.dense_layers * mlp,
         "experts": moe_layers * arch.expert_matrices(active=active),
         "router": moe_layers * router,
@@ -128,48 +149,62 @@ def parameters(arch: Architecture) -> int:
 
 
 def active_parameters(arch: Architecture) -> int:
-    """Parameters that work on one token: what FLOPs follow. Equal to :func:`parameters` without experts."""
+    """Parameters that work on one token: what FLOPs follow. Equal to :func:`parameters` without
+    experts.
+    """
     return sum(parameters_by_part(arch, active=True).values())
 
 
 def forward_flops_per_token(arch: Architecture, seq_len: Any, *, causal: bool) -> Any:
-    """FLOPs of the forward pass per token, averaged over a sequence of ``seq_len`` tokens (a count, or an array).
+    """FLOPs of the forward pass per token, averaged over a sequence of ``seq_len`` tokens (a count,
+    or an array).
 
-    2 FLOPs per element of every matrix a token meets (the head also where it is tied), plus 2 ``score_width`` for
-    each position attended to: ``seq_len`` of them if attention is counted in full, on average (seq_len + 1)/2
-    with a causal mask. Published figures use either, so ``causal`` has no default.
+    2 FLOPs per element of every matrix a token meets (the head also where it is tied), plus 2
+    ``score_width`` for each position attended to: ``seq_len`` of them if attention is counted in
+    full, on average (seq_len + 1)/2 with a causal mask. Published figures use either, so ``causal``
+    has no default.
 
     >>> f"{forward_flops_per_token(architecture('Llama-3.1-405B'), 8192, causal=True):.4g}"
     '8.413e+11'
     """
     _checked(arch)
-    seq_len = count("seq_len", seq_len, array=True)
+    seq_len = whole_number("seq_len", seq_len, array=True)
     choice("causal", causal, (True, False))
     moe_layers = arch.layers - arch.dense_layers
-    matrices = (arch.layers * arch.attention.matrices(arch.hidden)
-                + arch.dense_layers * arch.mlp_matrices(arch.ffn)
-                + moe_layers * arch.expert_matrices(active=True)
-                + (moe_layers * arch.experts.experts * arch.hidden if arch.experts else 0)
-                + arch.vocab * arch.hidden)
+    matrices = (
+        arch.layers * arch.attention.matrices(arch.hidden)
+        + arch.dense_layers * arch.mlp_matrices(arch.ffn)
+        + moe_layers * arch.expert_matrices(active=True)
+        + (moe_layers * arch.experts.experts * arch.hidden if arch.experts else 0)
+        + arch.vocab * arch.hidden
+    )
     attended = (seq_len + 1) / 2 if causal else seq_len * 1.0
     return 2.0 * matrices + 2.0 * arch.layers * arch.attention.score_width * attended
 
 
 def training_flops_per_token(arch: Architecture, seq_len: Any, *, causal: bool) -> Any:
-    """FLOPs of forward and backward per token: three times the forward pass. Recompute is not counted."""
+    """FLOPs of forward and backward per token: three times the forward pass. Recompute is not
+    counted.
+    """
     return 3.0 * forward_flops_per_token(arch, seq_len, causal=causal)
 
 
 @broadcasting
 def six_n_flops(parameters: Any, tokens: Any) -> Any:
-    """FLOPs of training on ``tokens`` by the rule 6 N D: 2 forward and 4 backward per parameter and token.
+    """FLOPs of training on ``tokens`` by the rule 6 N D: 2 forward and 4 backward per parameter and
+    token.
 
-    The rule leaves attention scores out and counts the embedding as if it were multiplied. Arrays are accepted.
+    The rule leaves attention scores out and counts the embedding as if it were multiplied. Arrays
+    are accepted.
 
     >>> six_n_flops(405e9, 131_072) / 128
     2488320000000000.0
     """
-    return 6.0 * quantity("parameters", parameters, zero=False) * quantity("tokens", tokens, zero=False)
+    return (
+        6.0
+        * real_number("parameters", parameters, zero=False)
+        * real_number("tokens", tokens, zero=False)
+    )
 
 
 @dataclass(frozen=True)
@@ -184,14 +219,16 @@ class TensorShard:
 
 
 def tensor_shard(arch: Architecture, tp: int) -> TensorShard:
-    """The heads and MLP columns of one tensor-parallel rank; an error names both numbers where they do not divide.
+    """The heads and MLP columns of one tensor-parallel rank; an error names both numbers where they
+    do not divide.
 
-    With more ranks than KV heads each KV head is held by tp / kv_heads ranks. Latent attention has None of them.
+    With more ranks than KV heads each KV head is held by tp / kv_heads ranks. Latent attention has
+    None of them.
 
     >>> tensor_shard(architecture("Llama-3.1-405B"), 8)
     TensorShard(tp=8, heads=16, kv_heads=1, ffn=6656, expert_ffn=0)
     """
-    tp = count("tp", tp)
+    tp = whole_number("tp", tp)
     heads = divisible("heads", _checked(arch).attention.heads, "tp", tp)
     kv_heads = getattr(arch.attention, "kv_heads", None)
     if kv_heads and tp > kv_heads:
@@ -205,7 +242,8 @@ def tensor_shard(arch: Architecture, tp: int) -> TensorShard:
 
 
 def partition(items: int, parts: int) -> tuple[int, ...]:
-    """Sizes of ``parts`` consecutive, disjoint groups that hold all ``items``; the first ones are larger by at most 1.
+    """Sizes of ``parts`` consecutive, disjoint groups that hold all ``items``; the first ones are
+    larger by at most 1.
 
     >>> partition(30, 4)
     (8, 8, 7, 7)
@@ -214,7 +252,7 @@ def partition(items: int, parts: int) -> tuple[int, ...]:
     ...
     ValueError: parts=8 is more than items=4: some parts would be empty
     """
-    items, parts = count("items", items), count("parts", parts)
+    items, parts = whole_number("items", items), whole_number("parts", parts)
     if parts > items:
         raise ValueError(f"parts={parts} is more than items={items}: some parts would be empty")
     size, larger = divmod(items, parts)

@@ -1,10 +1,11 @@
 """A step is a barrier: its time is the largest of its ranks' times.
 
-The expected step time of n ranks is the expected maximum of n draws from the distribution of one rank's time.
-What is assumed: ranks are independent of each other and alike. Correlated slowness breaks it: a rack that
-runs hot slows all its ranks at once, and the step time then behaves as if there were fewer, larger ranks.
-So does persistence: jitter is drawn anew each step, while a straggler that stays slow costs every step the
-same, which is the two-point case at the end of this module and not a distribution's tail.
+The expected step time of n ranks is the expected maximum of n draws from the distribution of one
+rank's time. What is assumed: ranks are independent of each other and alike. Correlated slowness
+breaks it: a rack that runs hot slows all its ranks at once, and the step time then behaves as if
+there were fewer, larger ranks. So does persistence: jitter is drawn anew each step, while a
+straggler that stays slow costs every step the same, which is the two-point case at the end of this
+module and not a distribution's tail.
 """
 
 from __future__ import annotations
@@ -15,12 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.arguments import broadcasting, count, instance, quantity, shown
+from dtlib.arguments import broadcasting, instance, real_number, shown, whole_number
 from dtlib.formulas.jitter import Distribution, as_given, normal_tail
 
-__all__ = ["expected_maximum_s", "expected_step_time_s", "idle_ranks_after_failure", "probability_of_straggler",
-           "simulate_steps", "slowdown_of_longer_time", "slowdown_of_lower_rate", "step_time_s", "throughput_kept",
-           "waiting_s", "waiting_share"]
+__all__ = [
+    "expected_maximum_s",
+    "expected_step_time_s",
+    "idle_ranks_after_failure",
+    "probability_of_straggler",
+    "simulate_steps",
+    "slowdown_of_longer_time",
+    "slowdown_of_lower_rate",
+    "step_time_s",
+    "throughput_kept",
+    "waiting_s",
+    "waiting_share",
+]
 
 MOST_DRAWS = 50_000_000
 
@@ -30,10 +41,15 @@ def _times(times_s: Any) -> np.ndarray:
     try:
         times = np.asarray(times_s)
     except ValueError:  # rows of different lengths
-        raise ValueError(f"times_s must have the same ranks in every row, got {shown(times_s)}") from None
+        raise ValueError(
+            f"times_s must have the same ranks in every row, got {shown(times_s)}"
+        ) from None
     if times.size == 0 or times.ndim == 0:
-        raise ValueError(f"times_s must hold the time of at least one rank along its last axis, got {shown(times_s)}")
-    return quantity("times_s", times, unit="s")
+        raise ValueError(
+            "times_s must hold the time of at least one rank along its last axis, got "
+            f"{shown(times_s)}"
+        )
+    return real_number("times_s", times, unit="s")
 
 
 def step_time_s(times_s: Any) -> Any:
@@ -67,23 +83,25 @@ def waiting_share(times_s: Any) -> Any:
 
 
 def slowdown_of_longer_time(longer_by: Any) -> Any:
-    """How much longer the step takes when one rank takes ``longer_by`` (a share) longer: 1 + longer_by.
+    """How much longer the step takes when one rank takes ``longer_by`` (a share) longer: 1 +
+    longer_by.
 
     >>> slowdown_of_longer_time(0.10)
     1.1
     """
-    return 1 + quantity("longer_by", longer_by)
+    return 1 + real_number("longer_by", longer_by)
 
 
 def slowdown_of_lower_rate(rate: Any) -> Any:
-    """How much longer the step takes when one rank runs at ``rate`` (a share) of the usual speed: 1 / rate.
+    """How much longer the step takes when one rank runs at ``rate`` (a share) of the usual speed: 1
+    / rate.
 
     A rank at 0.9 of the speed costs more than a rank that takes 10% longer.
 
     >>> round(slowdown_of_lower_rate(0.9), 4)
     1.1111
     """
-    return 1 / quantity("rate", rate, zero=False, at_most=1)
+    return 1 / real_number("rate", rate, zero=False, at_most=1)
 
 
 def idle_ranks_after_failure(ranks: Any) -> Any:
@@ -92,15 +110,17 @@ def idle_ranks_after_failure(ranks: Any) -> Any:
     >>> idle_ranks_after_failure(16384)
     16383
     """
-    return count("ranks", ranks, array=True) - 1
+    return whole_number("ranks", ranks, array=True) - 1
 
 
 @lru_cache(maxsize=1)
 def _scores() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A grid of normal scores with the logarithms of the normal density (times the grid's step) and of the cdf.
+    """A grid of normal scores with the logarithms of the normal density (times the grid's step) and
+    of the cdf.
 
-    The trapezoidal rule converges exponentially here, since the integrand is smooth and vanishes at both ends:
-    with steps of 1/32 its error is far below rounding. Above 37 the tail probability underflows.
+    The trapezoidal rule converges exponentially here, since the integrand is smooth and vanishes at
+    both ends: with steps of 1/32 its error is far below rounding. Above 37 the tail probability
+    underflows.
     """
     step = 1 / 32
     score = np.arange(-12, 37, step)
@@ -114,10 +134,11 @@ def _checked(distribution: Distribution) -> Distribution:
 
 
 def expected_maximum_s(distribution: Distribution, ranks: Any) -> Any:
-    """Expected step time of ``ranks`` independent ranks, in seconds, for a count or an array of counts.
+    """Expected step time of ``ranks`` independent ranks, in seconds, for a count or an array of
+    counts.
 
-    E[max] is the integral of t(z) n cdf(z)**(n-1) density(z) over the normal score z, where t(z) is the time at
-    that score. Relative error below 1e-9 for up to 1e6 ranks.
+    E[max] is the integral of t(z) n cdf(z)**(n-1) density(z) over the normal score z, where t(z) is
+    the time at that score. Relative error below 1e-9 for up to 1e6 ranks.
 
     >>> from dtlib.formulas.jitter import Normal, Uniform
     >>> round(expected_maximum_s(Uniform(0, 1), 3), 12)
@@ -126,7 +147,7 @@ def expected_maximum_s(distribution: Distribution, ranks: Any) -> Any:
     array([1.    , 1.0502, 1.077 ])
     """
     _checked(distribution)
-    ranks = count("ranks", ranks, array=True)
+    ranks = whole_number("ranks", ranks, array=True)
     score, log_density, log_cdf = _scores()
     n = np.asarray(ranks, dtype=float)[..., None]
     weights = np.exp(np.log(n) + (n - 1) * log_cdf + log_density)
@@ -134,7 +155,8 @@ def expected_maximum_s(distribution: Distribution, ranks: Any) -> Any:
 
 
 def throughput_kept(distribution: Distribution, ranks: Any) -> Any:
-    """The share of throughput left by the barrier: the mean time of a rank over the expected time of the step.
+    """The share of throughput left by the barrier: the mean time of a rank over the expected time
+    of the step.
 
     >>> from dtlib.formulas.jitter import Normal
     >>> round(throughput_kept(Normal(1.0, 0.02), 10_000), 3)
@@ -144,7 +166,8 @@ def throughput_kept(distribution: Distribution, ranks: Any) -> Any:
 
 
 def simulate_steps(distribution: Distribution, ranks: int, steps: int, seed: int) -> np.ndarray:
-    """Seconds of each of ``steps`` simulated steps: the same question asked of a seeded random generator.
+    """Seconds of each of ``steps`` simulated steps: the same question asked of a seeded random
+    generator.
 
     Up to 50 million draws, one for each rank and step.
 
@@ -153,42 +176,47 @@ def simulate_steps(distribution: Distribution, ranks: int, steps: int, seed: int
     True
     """
     _checked(distribution)
-    ranks, steps = count("ranks", ranks, at_most=MOST_DRAWS), count("steps", steps, at_most=MOST_DRAWS)
-    count("ranks x steps", ranks * steps, at_most=MOST_DRAWS)
-    generator = np.random.default_rng(count("seed", seed, at_least=0))
+    ranks, steps = (
+        whole_number("ranks", ranks, at_most=MOST_DRAWS),
+        whole_number("steps", steps, at_most=MOST_DRAWS),
+    )
+    whole_number("ranks x steps", ranks * steps, at_most=MOST_DRAWS)
+    generator = np.random.default_rng(whole_number("seed", seed, at_least=0))
     simulated = np.empty(steps)
     at_once = max(1, 10**6 // ranks)  # draws, in blocks of some megabytes
     for first in range(0, steps, at_once):
-        block = simulated[first:first + at_once]
+        block = simulated[first : first + at_once]
         block[:] = np.max(distribution.sample_s(generator, (len(block), ranks)), axis=-1)
     return simulated
 
 
 @broadcasting
 def probability_of_straggler(slow_share: Any, ranks: Any) -> Any:
-    """The probability that at least one of ``ranks`` is slow when each is with probability q: 1 - (1 - q)**n.
+    """The probability that at least one of ``ranks`` is slow when each is with probability q: 1 -
+    (1 - q)**n.
 
     Computed through logarithms, so that a share of 1e-18 does not round to zero.
 
     >>> round(probability_of_straggler(1e-4, 16384), 3)
     0.806
     """
-    slow_share = quantity("slow_share", slow_share, at_most=1)
+    slow_share = real_number("slow_share", slow_share, at_most=1)
     with np.errstate(divide="ignore"):
-        return as_given(-np.expm1(count("ranks", ranks, array=True) * np.log1p(-slow_share)))
+        return as_given(-np.expm1(whole_number("ranks", ranks, array=True) * np.log1p(-slow_share)))
 
 
 @broadcasting
 def expected_step_time_s(usual_time_s: Any, slowdown: Any, slow_share: Any, ranks: Any) -> Any:
-    """Expected seconds of a step when each rank is, with probability ``slow_share``, slower by a factor ``slowdown``.
+    """Expected seconds of a step when each rank is, with probability ``slow_share``, slower by a
+    factor ``slowdown``.
 
     t (1 + (slowdown - 1) P), with P the probability that any rank is slow.
 
     >>> round(expected_step_time_s(1.0, slowdown=1.1, slow_share=1e-4, ranks=16384), 3)
     1.081
     """
-    usual_time_s = quantity("usual_time_s", usual_time_s, unit="s")
-    slowdown = quantity("slowdown", slowdown)
+    usual_time_s = real_number("usual_time_s", usual_time_s, unit="s")
+    slowdown = real_number("slowdown", slowdown)
     if np.any(slowdown < 1):
         raise ValueError(f"slowdown must be at least 1, got {shown(slowdown)}")
     return usual_time_s * (1 + (slowdown - 1) * probability_of_straggler(slow_share, ranks))

@@ -1,6 +1,7 @@
 """The building blocks of a transformer layer: kinds of attention, and the experts of a mixture.
 
-Each knows the elements of its matrices, which cost FLOPs, and of its vectors (biases, inner norms), which do not count.
+Each knows the elements of its matrices, which cost FLOPs, and of its vectors (biases, inner norms),
+which do not count.
 """
 
 from __future__ import annotations
@@ -8,24 +9,35 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dtlib.arguments import choice, count, divisible, store
+from dtlib.arguments import choice, divisible, store, whole_number
 
 __all__ = ["Attention", "Experts", "LatentAttention", "check_counts"]
 
 
 def check_counts(part: Any, *, zero: tuple[str, ...] = ()) -> None:
-    """Check the fields of a dataclass by their annotation: an ``int`` is at least 1 (or 0 if named in ``zero``)."""
+    """Check the fields of a dataclass by their annotation: an ``int`` is at least 1 (or 0 if named
+    in ``zero``).
+    """
     for field in fields(part):
         value = getattr(part, field.name)
         if field.type == "int":
-            store(part, **{field.name: count(field.name, value, at_least=0 if field.name in zero else 1)})
+            store(
+                part,
+                **{
+                    field.name: whole_number(
+                        field.name, value, at_least=0 if field.name in zero else 1
+                    )
+                },
+            )
         elif field.type == "bool":
             choice(field.name, value, (True, False))
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Grouped-query attention: keys and values are ``kv_heads`` wide. ``kv_heads == heads`` is multi-head attention."""
+    """Grouped-query attention: keys and values are ``kv_heads`` wide. ``kv_heads == heads`` is
+    multi-head attention.
+    """
 
     heads: int
     kv_heads: int
@@ -48,16 +60,19 @@ class Attention:
 
     @property
     def score_width(self) -> int:
-        """Multiply-adds of a token per position it attends to: its query against a key, its weight on a value."""
+        """Multiply-adds of a token per position it attends to: its query against a key, its weight
+        on a value.
+        """
         return 2 * self.heads * self.head_dim
 
 
 @dataclass(frozen=True)
 class LatentAttention:
-    """Multi-head latent attention (DeepSeek): queries, keys and values pass through low-rank bottlenecks.
+    """Multi-head latent attention (DeepSeek): queries, keys and values pass through low-rank
+    bottlenecks.
 
-    A query or key head has ``content_dim`` entries of its own and ``rope_dim`` rotated ones; the rotated part of the
-    key is shared by all heads. Each bottleneck has an RMS norm of its own.
+    A query or key head has ``content_dim`` entries of its own and ``rope_dim`` rotated ones; the
+    rotated part of the key is shared by all heads. Each bottleneck has an RMS norm of its own.
     """
 
     heads: int
@@ -83,7 +98,9 @@ class LatentAttention:
 
     @property
     def score_width(self) -> int:
-        """Multiply-adds of a token per position it attends to, keys and values expanded as in training."""
+        """Multiply-adds of a token per position it attends to, keys and values expanded as in
+        training.
+        """
         return self.heads * (self.content_dim + self.rope_dim + self.value_dim)
 
 
@@ -103,4 +120,4 @@ class Experts:
 
     def __post_init__(self) -> None:
         check_counts(self, zero=("shared_experts", "dense_layers"))
-        count("experts_per_token", self.experts_per_token, at_most=self.experts)
+        whole_number("experts_per_token", self.experts_per_token, at_most=self.experts)

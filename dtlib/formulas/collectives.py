@@ -1,17 +1,19 @@
 """What collectives cost in closed form, in the alpha-beta model.
 
-A message costs alpha + bytes / B: the latency, and the time its bytes take through a port. A port has one direction
-and handles one message at a time; each rank has one to send and one to receive, and both work at once. The time of
-an algorithm then needs two numbers only: how many messages follow one another on the longest path, and how many
-payloads' worth of bytes. ``FORMULAS`` has both for each algorithm of ``dtlib.simulators.collectives``, whose clock
-arrives at the same times by walking through the steps.
+A message costs alpha + bytes / B: the latency, and the time its bytes take through a port. A port
+has one direction and handles one message at a time; each rank has one to send and one to receive,
+and both work at once. The time of an algorithm then needs two numbers only: how many messages
+follow one another on the longest path, and how many payloads' worth of bytes. ``FORMULAS`` has both
+for each algorithm of ``dtlib.simulators.collectives``, whose clock arrives at the same times by
+walking through the steps.
 
-The payload S is one rank's full buffer, as nccl-tests counts it: the gathered result of an all_gather, the input of
-a reduce_scatter, everything one rank has to send (and keep) in an all_to_all. Chunks are S / n exactly; a real
-payload that does not divide has chunks up to a byte longer. ``payload_bytes``, ``ranks``, ``time_s`` may be arrays.
+The payload S is one rank's full buffer, as nccl-tests counts it: the gathered result of an
+all_gather, the input of a reduce_scatter, everything one rank has to send (and keep) in an
+all_to_all. Chunks are S / n exactly; a real payload that does not divide has chunks up to a byte
+longer. ``payload_bytes``, ``ranks``, ``time_s`` may be arrays.
 
-Sources: Thakur, Rabenseifner and Gropp, *Optimization of Collective Communication Operations in MPICH* (2005);
-bandwidths: ``doc/PERFORMANCE.md`` of NVIDIA's nccl-tests.
+Sources: Thakur, Rabenseifner and Gropp, *Optimization of Collective Communication Operations in
+MPICH* (2005); bandwidths: ``doc/PERFORMANCE.md`` of NVIDIA's nccl-tests.
 """
 
 from __future__ import annotations
@@ -23,10 +25,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtlib.arguments import LARGEST_COUNT, broadcasting, choice, count, quantity, shown
+from dtlib.arguments import LARGEST_COUNT, broadcasting, choice, real_number, shown, whole_number
 
-__all__ = ["BUS_FACTORS", "FORMULAS", "Cost", "Formula", "algorithm_bandwidth_Bps", "best_pieces",
-           "bus_bandwidth_Bps", "bytes_sent", "cost", "default_group", "messages"]
+__all__ = [
+    "BUS_FACTORS",
+    "FORMULAS",
+    "Cost",
+    "Formula",
+    "algorithm_bandwidth_Bps",
+    "best_pieces",
+    "bus_bandwidth_Bps",
+    "bytes_sent",
+    "cost",
+    "default_group",
+    "messages",
+]
 
 Numbers = Any  # a float or an array of floats
 
@@ -46,9 +59,9 @@ class Cost:
 class Formula(NamedTuple):
     """An algorithm on n ranks, in units of the payload S.
 
-    ``messages`` follow one another on the longest path and carry ``payloads``; both take (n), or (n, m) for a
-    pipeline in m pieces. ``sent`` (n) is what the busiest rank sends in all. Only a pipeline has ``best_m2`` (n),
-    the square of its best m over S / (alpha B).
+    ``messages`` follow one another on the longest path and carry ``payloads``; both take (n), or
+    (n, m) for a pipeline in m pieces. ``sent`` (n) is what the busiest rank sends in all. Only a
+    pipeline has ``best_m2`` (n), the square of its best m over S / (alpha B).
     """
 
     messages: Callable[..., Numbers]
@@ -73,14 +86,16 @@ def folded(n: Numbers) -> Numbers:
 
 
 def default_group(n: Numbers) -> Numbers:
-    """The group of a hierarchical all-reduce that is given none: the largest divisor of n up to its square root.
+    """The group of a hierarchical all-reduce that is given none: the largest divisor of n up to its
+    square root.
 
-    On a flat network this takes the fewest messages, 2 (group - 1) + 2 (n / group - 1). For up to 10**10 ranks.
+    On a flat network this takes the fewest messages, 2 (group - 1) + 2 (n / group - 1). For up to
+    10**10 ranks.
 
     >>> default_group(48), default_group(17)
     (6, 1)
     """
-    n = count("ranks", n, at_most=10**10, array=True)
+    n = whole_number("ranks", n, at_most=10**10, array=True)
 
     def largest(n: int) -> int:
         groups = np.arange(1, math.isqrt(n) + 1)
@@ -96,13 +111,17 @@ def hierarchical_messages(n: Numbers) -> Numbers:
 
 
 def double_tree_messages(n: Numbers, m: Numbers) -> Numbers:
-    """Reducing and broadcasting, each m + height - 1 steps of two messages, but the one next to the root of one.
+    """Reducing and broadcasting, each m + height - 1 steps of two messages, but the one next to the
+    root of one.
 
-    With three ranks both trees share an edge, and its two messages are one; with two there is nothing to double.
-    In one piece and with 2^k + 1 ranks, the deepest leaf is alone and saves a message each way.
+    With three ranks both trees share an edge, and its two messages are one; with two there is
+    nothing to double. In one piece and with 2^k + 1 ranks, the deepest leaf is alone and saves a
+    message each way.
     """
     alone = (m == 1) & (height(n) > height(n - 1))
-    return np.select([n == 1, n == 2, n == 3], [0, 2 * m, 2 * m + 2], 2 * (2 * m + 2 * height(n) - 3 - alone))
+    return np.select(
+        [n == 1, n == 2, n == 3], [0, 2 * m, 2 * m + 2], 2 * (2 * m + 2 * height(n) - 3 - alone)
+    )
 
 
 def double_tree_payloads(n: Numbers, m: Numbers) -> Numbers:
@@ -117,25 +136,44 @@ def chain_messages(n: Numbers, m: Numbers) -> Numbers:
 
 FORMULAS: dict[str, dict[str, Formula]] = {
     "all_reduce": {
-        "ring": Formula(lambda n: 2 * (n - 1), lambda n: 2 * (n - 1) / n, sent=lambda n: 2 * (n - 1) / n),
+        "ring": Formula(
+            lambda n: 2 * (n - 1), lambda n: 2 * (n - 1) / n, sent=lambda n: 2 * (n - 1) / n
+        ),
         "naive": Formula(lambda n: 2 * (n - 1), lambda n: 2 * (n - 1), sent=lambda n: n - 1),
         "tree": Formula(lambda n: 2 * height(n), lambda n: 2 * height(n), sent=height),
-        "double_tree": Formula(double_tree_messages, double_tree_payloads,
-                               sent=lambda n: np.select([n == 1, n == 2, n == 3], [0, 1, 1.5], 2),
-                               best_m2=lambda n: np.where(n > 3, (2 * height(n) - 3) / 4, 0)),
-        "halving_doubling": Formula(lambda n: 2 * height(power(n)) + 2 * folded(n),
-                                    lambda n: 2 * (power(n) - 1) / power(n) + 2 * folded(n),
-                                    sent=lambda n: 2 * (power(n) - 1) / power(n) + folded(n)),
-        "hierarchical": Formula(hierarchical_messages, lambda n: 2 * (n - 1) / n, sent=lambda n: 2 * (n - 1) / n),
+        "double_tree": Formula(
+            double_tree_messages,
+            double_tree_payloads,
+            sent=lambda n: np.select([n == 1, n == 2, n == 3], [0, 1, 1.5], 2),
+            best_m2=lambda n: np.where(n > 3, (2 * height(n) - 3) / 4, 0),
+        ),
+        "halving_doubling": Formula(
+            lambda n: 2 * height(power(n)) + 2 * folded(n),
+            lambda n: 2 * (power(n) - 1) / power(n) + 2 * folded(n),
+            sent=lambda n: 2 * (power(n) - 1) / power(n) + folded(n),
+        ),
+        "hierarchical": Formula(
+            hierarchical_messages, lambda n: 2 * (n - 1) / n, sent=lambda n: 2 * (n - 1) / n
+        ),
     },
-    "reduce_scatter": {"ring": Formula(lambda n: n - 1, lambda n: (n - 1) / n, sent=lambda n: (n - 1) / n)},
-    "all_gather": {"ring": Formula(lambda n: n - 1, lambda n: (n - 1) / n, sent=lambda n: (n - 1) / n)},
+    "reduce_scatter": {
+        "ring": Formula(lambda n: n - 1, lambda n: (n - 1) / n, sent=lambda n: (n - 1) / n)
+    },
+    "all_gather": {
+        "ring": Formula(lambda n: n - 1, lambda n: (n - 1) / n, sent=lambda n: (n - 1) / n)
+    },
     "broadcast": {
         "tree": Formula(height, height, sent=height),
-        "chain": Formula(chain_messages, lambda n, m: chain_messages(n, m) / m,
-                         sent=lambda n: np.minimum(n - 1, 1), best_m2=lambda n: np.maximum(n - 2, 0)),
+        "chain": Formula(
+            chain_messages,
+            lambda n, m: chain_messages(n, m) / m,
+            sent=lambda n: np.minimum(n - 1, 1),
+            best_m2=lambda n: np.maximum(n - 2, 0),
+        ),
     },
-    "all_to_all": {"rotation": Formula(lambda n: n - 1, lambda n: (n - 1) / n, sent=lambda n: (n - 1) / n)},
+    "all_to_all": {
+        "rotation": Formula(lambda n: n - 1, lambda n: (n - 1) / n, sent=lambda n: (n - 1) / n)
+    },
 }
 
 BUS_FACTORS: dict[str, Callable[[Numbers], Numbers]] = {
@@ -148,11 +186,19 @@ BUS_FACTORS: dict[str, Callable[[Numbers], Numbers]] = {
 
 
 @broadcasting
-def cost(collective: str, algorithm: str, payload_bytes: Numbers, ranks: Numbers, bandwidth_Bps: float,
-         latency_s: float, pieces: Numbers | None = None) -> Cost:
+def cost(
+    collective: str,
+    algorithm: str,
+    payload_bytes: Numbers,
+    ranks: Numbers,
+    bandwidth_Bps: float,
+    latency_s: float,
+    pieces: Numbers | None = None,
+) -> Cost:
     """Time of ``algorithm``: messages x alpha + payloads x S / B, the two parts apart.
 
-    ``bandwidth_Bps`` is that of one direction of a port. A pipeline is cut into ``pieces``, or the best number.
+    ``bandwidth_Bps`` is that of one direction of a port. A pipeline is cut into ``pieces``, or the
+    best number.
 
     >>> ring = cost("all_reduce", "ring", 1e9, 8, bandwidth_Bps=50e9, latency_s=5e-6)
     >>> round(ring.latency_s, 9), round(ring.transfer_s, 9)
@@ -160,17 +206,22 @@ def cost(collective: str, algorithm: str, payload_bytes: Numbers, ranks: Numbers
     """
     formula = _formula(collective, algorithm)
     bandwidth_Bps, latency_s = _network(bandwidth_Bps, latency_s)
-    payload_bytes = quantity("payload_bytes", payload_bytes, unit="B")
+    payload_bytes = real_number("payload_bytes", payload_bytes, unit="B")
     if formula.best_m2 and pieces is None:
         pieces = best_pieces(collective, algorithm, payload_bytes, ranks, bandwidth_Bps, latency_s)
     size = _size(formula, ranks, pieces)
-    return Cost(plain(formula.messages(*size) * latency_s),
-                plain(formula.payloads(*size) * payload_bytes / bandwidth_Bps))
+    return Cost(
+        plain(formula.messages(*size) * latency_s),
+        plain(formula.payloads(*size) * payload_bytes / bandwidth_Bps),
+    )
 
 
 @broadcasting
-def messages(collective: str, algorithm: str, ranks: Numbers, pieces: Numbers | None = None) -> Numbers:
-    """How many messages follow one another on the longest path; in a ring these are its steps, 2(n - 1).
+def messages(
+    collective: str, algorithm: str, ranks: Numbers, pieces: Numbers | None = None
+) -> Numbers:
+    """How many messages follow one another on the longest path; in a ring these are its steps, 2(n
+    - 1).
 
     >>> messages("all_reduce", "ring", 16_384), messages("all_reduce", "tree", 16_384)
     (32766, 28)
@@ -186,18 +237,25 @@ def bytes_sent(collective: str, algorithm: str, payload_bytes: Numbers, ranks: N
     >>> bytes_sent("all_reduce", "ring", 1e9, 8)
     1750000000.0
     """
-    sent = _formula(collective, algorithm).sent(count("ranks", ranks, array=True))
-    return plain(sent * quantity("payload_bytes", payload_bytes, unit="B"))
+    sent = _formula(collective, algorithm).sent(whole_number("ranks", ranks, array=True))
+    return plain(sent * real_number("payload_bytes", payload_bytes, unit="B"))
 
 
 @broadcasting
-def best_pieces(collective: str, algorithm: str, payload_bytes: Numbers, ranks: Numbers, bandwidth_Bps: float,
-                latency_s: float) -> Numbers:
-    """The number of pieces that makes a pipeline fastest: the better neighbor of m* where the derivative is zero.
+def best_pieces(
+    collective: str,
+    algorithm: str,
+    payload_bytes: Numbers,
+    ranks: Numbers,
+    bandwidth_Bps: float,
+    latency_s: float,
+) -> Numbers:
+    """The number of pieces that makes a pipeline fastest: the better neighbor of m* where the
+    derivative is zero.
 
-    A double tree takes 2(2m + c)(alpha + S/2mB) with c = 2 ceil(log2 n) - 3, so m* = sqrt(c S / 4 alpha B); a chain
-    takes (m + n - 2)(alpha + S/mB), so m* = sqrt((n - 2) S / alpha B). No piece is smaller than a byte, and
-    there are at most 2**53.
+    A double tree takes 2(2m + c)(alpha + S/2mB) with c = 2 ceil(log2 n) - 3, so m* = sqrt(c S / 4
+    alpha B); a chain takes (m + n - 2)(alpha + S/mB), so m* = sqrt((n - 2) S / alpha B). No piece
+    is smaller than a byte, and there are at most 2**53.
 
     >>> best_pieces("all_reduce", "double_tree", 1e9, 64, bandwidth_Bps=50e9, latency_s=5e-6)
     95
@@ -205,18 +263,22 @@ def best_pieces(collective: str, algorithm: str, payload_bytes: Numbers, ranks: 
     formula = _formula(collective, algorithm)
     if formula.best_m2 is None:
         raise ValueError(f"algorithm must be pipelined to have pieces, got {shown(algorithm)}")
-    ranks = count("ranks", ranks, array=True)
-    payload_bytes = quantity("payload_bytes", payload_bytes, unit="B")
+    ranks = whole_number("ranks", ranks, array=True)
+    payload_bytes = real_number("payload_bytes", payload_bytes, unit="B")
     bandwidth_Bps, latency_s = _network(bandwidth_Bps, latency_s)
     most = np.clip(payload_bytes // 1, 1, LARGEST_COUNT)
     square = formula.best_m2(ranks) * payload_bytes / bandwidth_Bps
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # without latency, pieces cost nothing
+    with np.errstate(
+        divide="ignore", invalid="ignore", over="ignore"
+    ):  # without latency, pieces cost nothing
         fewer = np.clip(np.sqrt(np.nan_to_num(square / np.float64(latency_s))), 1, most) // 1
     more = np.minimum(fewer + 1, most)
     fewer, more = fewer.astype(np.int64), more.astype(np.int64)
 
     def time_s(pieces: Numbers) -> Numbers:
-        return cost(collective, algorithm, payload_bytes, ranks, bandwidth_Bps, latency_s, pieces).total_s
+        return cost(
+            collective, algorithm, payload_bytes, ranks, bandwidth_Bps, latency_s, pieces
+        ).total_s
 
     best = np.where(time_s(more) < time_s(fewer), more, fewer)
     return best if best.ndim else int(best)
@@ -229,21 +291,27 @@ def algorithm_bandwidth_Bps(payload_bytes: Numbers, time_s: Numbers) -> Numbers:
     >>> algorithm_bandwidth_Bps(1e9, 0.010)
     100000000000.0
     """
-    return quantity("payload_bytes", payload_bytes, unit="B") / quantity("time_s", time_s, unit="s", zero=False)
+    return real_number("payload_bytes", payload_bytes, unit="B") / real_number(
+        "time_s", time_s, unit="s", zero=False
+    )
 
 
 @broadcasting
-def bus_bandwidth_Bps(collective: str, payload_bytes: Numbers, time_s: Numbers, ranks: Numbers) -> Numbers:
-    """S / t times what a port has to move per byte of payload: comparable with its rate, for any number of ranks.
+def bus_bandwidth_Bps(
+    collective: str, payload_bytes: Numbers, time_s: Numbers, ranks: Numbers
+) -> Numbers:
+    """S / t times what a port has to move per byte of payload: comparable with its rate, for any
+    number of ranks.
 
-    The factor is 2(n - 1)/n for all_reduce, 1 for broadcast, (n - 1)/n for the others. A network that sums on the
-    way moves less than that, and its bus bandwidth can then exceed the rate of the wire.
+    The factor is 2(n - 1)/n for all_reduce, 1 for broadcast, (n - 1)/n for the others. A network
+    that sums on the way moves less than that, and its bus bandwidth can then exceed the rate of the
+    wire.
 
     >>> bus_bandwidth_Bps("all_reduce", 1e9, 0.010, 8)
     175000000000.0
     """
     factor = BUS_FACTORS[choice("collective", collective, BUS_FACTORS)]
-    ranks = count("ranks", ranks, array=True)
+    ranks = whole_number("ranks", ranks, array=True)
     return plain(algorithm_bandwidth_Bps(payload_bytes, time_s) * factor(ranks))
 
 
@@ -253,17 +321,21 @@ def _formula(collective: str, algorithm: str) -> Formula:
 
 
 def _network(bandwidth_Bps: float, latency_s: float) -> tuple[float, float]:
-    return (quantity("bandwidth_Bps", bandwidth_Bps, unit="B/s", zero=False),
-            quantity("latency_s", latency_s, unit="s"))
+    return (
+        real_number("bandwidth_Bps", bandwidth_Bps, unit="B/s", zero=False),
+        real_number("latency_s", latency_s, unit="s"),
+    )
 
 
 def _size(formula: Formula, ranks: Numbers, pieces: Numbers | None) -> tuple[Numbers, ...]:
     """The arguments of a formula: (n), or (n, m) for a pipeline."""
-    ranks = count("ranks", ranks, array=True)
+    ranks = whole_number("ranks", ranks, array=True)
     if formula.best_m2:
-        return ranks, count("pieces", pieces, array=True)
+        return ranks, whole_number("pieces", pieces, array=True)
     if pieces is not None:
-        raise ValueError(f"pieces must be left out, the algorithm is not pipelined, got {shown(pieces)}")
+        raise ValueError(
+            f"pieces must be left out, the algorithm is not pipelined, got {shown(pieces)}"
+        )
     return (ranks,)
 
 

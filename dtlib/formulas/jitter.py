@@ -1,6 +1,7 @@
 """How the time of one rank's step varies: distributions by their mean and their spread.
 
-``jitter`` makes one by its name in ``JITTERS``, all of them with the mean and the standard deviation that are asked for.
+``jitter`` makes one by its name in ``JITTERS``, all of them with the mean and the standard
+deviation that are asked for.
 """
 
 from __future__ import annotations
@@ -13,10 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.arguments import LARGEST, choice, count, instance, quantity, shown, store
+from dtlib.arguments import LARGEST, choice, instance, real_number, shown, store, whole_number
 
-__all__ = ["JITTERS", "Distribution", "LogNormal", "Normal", "ShiftedExponential", "Uniform", "as_given", "jitter",
-           "normal_tail"]
+__all__ = [
+    "JITTERS",
+    "Distribution",
+    "LogNormal",
+    "Normal",
+    "ShiftedExponential",
+    "Uniform",
+    "as_given",
+    "jitter",
+    "normal_tail",
+]
 
 JITTERS = ("normal", "lognormal", "exponential", "uniform")
 
@@ -32,15 +42,18 @@ def as_given(values: Any) -> Any:
 class Distribution(ABC):
     """The distribution of one rank's step time.
 
-    A member is described by ``time_at_score_s``: the time as a function of a standard normal score, so that
-    the normal distribution is a straight line and the others are curves. One quadrature then serves them all.
+    A member is described by ``time_at_score_s``: the time as a function of a standard normal score,
+    so that the normal distribution is a straight line and the others are curves. One quadrature
+    then serves them all.
     """
 
     mean_s: float
 
     @abstractmethod
     def time_at_score_s(self, score: np.ndarray) -> np.ndarray:
-        """The time with as much probability below it as a standard normal variable has below ``score``."""
+        """The time with as much probability below it as a standard normal variable has below
+        ``score``.
+        """
 
     @abstractmethod
     def _cdf(self, time_s: Any) -> Any:
@@ -52,17 +65,21 @@ class Distribution(ABC):
 
     def cdf(self, time_s: Any) -> Any:
         """The probability that a rank needs at most ``time_s``."""
-        return as_given(self._cdf(quantity("time_s", time_s, unit="s", negative=True)))
+        return as_given(self._cdf(real_number("time_s", time_s, unit="s", negative=True)))
 
     def sample_s(self, generator: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
         """Independent draws, by numpy's own sampler."""
-        instance("generator", generator, np.random.Generator, such_as="np.random.default_rng(seed=1)")
+        instance(
+            "generator", generator, np.random.Generator, such_as="np.random.default_rng(seed=1)"
+        )
         sides = shape if isinstance(shape, tuple) else (shape,)
-        return self._sample_s(generator, tuple(count("shape", side, at_least=0) for side in sides))
+        return self._sample_s(
+            generator, tuple(whole_number("shape", side, at_least=0) for side in sides)
+        )
 
     def quantile_s(self, share: Any) -> Any:
         """The time that a ``share`` of ranks, strictly between 0 and 1, does not exceed."""
-        share = quantity("share", share, zero=False)
+        share = real_number("share", share, zero=False)
         if np.any(np.asarray(share) >= 1):
             raise ValueError(f"share must be below 1, got {shown(share)}")
         return as_given(self.time_at_score_s(_score_of_share(share)))
@@ -70,12 +87,17 @@ class Distribution(ABC):
     def _score(self, distance: Any, spread: float) -> np.ndarray:
         """``distance / spread``; with no spread, everything lies at infinity on its side."""
         with np.errstate(over="ignore"):
-            return np.divide(distance, spread) if spread else np.where(np.less(distance, 0), -np.inf, np.inf)
+            return (
+                np.divide(distance, spread)
+                if spread
+                else np.where(np.less(distance, 0), -np.inf, np.inf)
+            )
 
 
 @dataclass(frozen=True)
 class Normal(Distribution):
-    """Jitter that is the sum of many small causes. Keep ``std_s`` well below ``mean_s``: times are positive.
+    """Jitter that is the sum of many small causes. Keep ``std_s`` well below ``mean_s``: times are
+    positive.
 
     >>> Normal(1.0, 0.1).quantile_s(0.5)
     1.0
@@ -85,8 +107,11 @@ class Normal(Distribution):
     std_s: float
 
     def __post_init__(self) -> None:
-        store(self, mean_s=quantity("mean_s", self.mean_s, unit="s", zero=False, array=False),
-              std_s=quantity("std_s", self.std_s, unit="s", array=False))
+        store(
+            self,
+            mean_s=real_number("mean_s", self.mean_s, unit="s", zero=False, array=False),
+            std_s=real_number("std_s", self.std_s, unit="s", array=False),
+        )
 
     def time_at_score_s(self, score: np.ndarray) -> np.ndarray:
         return self.mean_s + self.std_s * score
@@ -100,7 +125,8 @@ class Normal(Distribution):
 
 @dataclass(frozen=True)
 class ShiftedExponential(Distribution):
-    """A fixed time, ``mean_s - scale_s``, plus an exponential tail whose mean and standard deviation is ``scale_s``.
+    """A fixed time, ``mean_s - scale_s``, plus an exponential tail whose mean and standard
+    deviation is ``scale_s``.
 
     Its expected maximum has a closed form: mean_s + scale_s (1/2 + 1/3 + ... + 1/n).
     """
@@ -109,8 +135,13 @@ class ShiftedExponential(Distribution):
     scale_s: float
 
     def __post_init__(self) -> None:
-        store(self, mean_s=quantity("mean_s", self.mean_s, unit="s", zero=False, array=False))
-        store(self, scale_s=quantity("scale_s", self.scale_s, unit="s", at_most=self.mean_s, array=False))
+        store(self, mean_s=real_number("mean_s", self.mean_s, unit="s", zero=False, array=False))
+        store(
+            self,
+            scale_s=real_number(
+                "scale_s", self.scale_s, unit="s", at_most=self.mean_s, array=False
+            ),
+        )
 
     @property
     def shift_s(self) -> float:
@@ -128,14 +159,19 @@ class ShiftedExponential(Distribution):
 
 @dataclass(frozen=True)
 class LogNormal(Distribution):
-    """A skewed time with the given mean and standard deviation: the logarithm of the time is normal."""
+    """A skewed time with the given mean and standard deviation: the logarithm of the time is
+    normal.
+    """
 
     mean_s: float
     std_s: float
 
     def __post_init__(self) -> None:
-        store(self, mean_s=quantity("mean_s", self.mean_s, unit="s", zero=False, array=False),
-              std_s=quantity("std_s", self.std_s, unit="s", array=False))
+        store(
+            self,
+            mean_s=real_number("mean_s", self.mean_s, unit="s", zero=False, array=False),
+            std_s=real_number("std_s", self.std_s, unit="s", array=False),
+        )
 
     @property
     def log_std(self) -> float:
@@ -159,14 +195,18 @@ class LogNormal(Distribution):
 
 @dataclass(frozen=True)
 class Uniform(Distribution):
-    """Equally likely anywhere between two bounds: its maximum cannot pass ``high_s``, however many ranks there are."""
+    """Equally likely anywhere between two bounds: its maximum cannot pass ``high_s``, however many
+    ranks there are.
+    """
 
     low_s: float
     high_s: float
 
     def __post_init__(self) -> None:
-        store(self, high_s=quantity("high_s", self.high_s, unit="s", zero=False, array=False))
-        store(self, low_s=quantity("low_s", self.low_s, unit="s", at_most=self.high_s, array=False))
+        store(self, high_s=real_number("high_s", self.high_s, unit="s", zero=False, array=False))
+        store(
+            self, low_s=real_number("low_s", self.low_s, unit="s", at_most=self.high_s, array=False)
+        )
 
     @property
     def mean_s(self) -> float:
@@ -183,18 +223,19 @@ class Uniform(Distribution):
 
 
 def jitter(kind: str, mean_s: float, std_s: float) -> Distribution:
-    """One rank's step time, with this mean and standard deviation in seconds; ``kind`` is one of JITTERS.
+    """One rank's step time, with this mean and standard deviation in seconds; ``kind`` is one of
+    JITTERS.
 
-    A uniform variable of standard deviation s spans 2 sqrt(3) s. No time is below 0, so that ``std_s`` is at most
-    the mean of an exponential and 1/sqrt(3) of the mean of a uniform one.
+    A uniform variable of standard deviation s spans 2 sqrt(3) s. No time is below 0, so that
+    ``std_s`` is at most the mean of an exponential and 1/sqrt(3) of the mean of a uniform one.
 
     >>> jitter("uniform", 10.0, 0.2).cdf(10.0)
     0.5
     """
     choice("kind", kind, JITTERS)
-    mean_s = quantity("mean_s", mean_s, unit="s", zero=False, array=False)
+    mean_s = real_number("mean_s", mean_s, unit="s", zero=False, array=False)
     widest_s = {"exponential": mean_s, "uniform": mean_s / math.sqrt(3)}.get(kind, LARGEST)
-    std_s = quantity("std_s", std_s, unit="s", at_most=widest_s, array=False)
+    std_s = real_number("std_s", std_s, unit="s", at_most=widest_s, array=False)
     if kind == "uniform":
         half_s = min(math.sqrt(3) * std_s, mean_s)
         return Uniform(mean_s - half_s, mean_s + half_s)

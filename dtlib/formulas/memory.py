@@ -1,7 +1,9 @@
-"""Memory of the training state: what mixed-precision Adam keeps per parameter, and how ZeRO shards it.
+"""Memory of the training state: what mixed-precision Adam keeps per parameter, and how ZeRO shards
+it.
 
-The state is weights, gradients, an FP32 master copy and Adam's two moments. Activations, gathered weights and
-buffers come on top. All results are bytes; 80 GB is 80e9 of them, 80 GiB are 85.9e9 (see ``dtlib.units``).
+The state is weights, gradients, an FP32 master copy and Adam's two moments. Activations, gathered
+weights and buffers come on top. All results are bytes; 80 GB is 80e9 of them, 80 GiB are 85.9e9
+(see ``dtlib.units``).
 """
 
 from __future__ import annotations
@@ -11,11 +13,29 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.arguments import LARGEST_COUNT, broadcasting, choice, count, instance, quantity, shown, store
+from dtlib.arguments import (
+    LARGEST_COUNT,
+    broadcasting,
+    choice,
+    instance,
+    real_number,
+    shown,
+    store,
+    whole_number,
+)
 from dtlib.facts.registry import constant
 
-__all__ = ["GRADIENT_DTYPES", "STAGES", "StateBytes", "bytes_per_parameter", "devices_needed", "fits",
-           "sharded_by_group", "sharded_state", "training_state"]
+__all__ = [
+    "GRADIENT_DTYPES",
+    "STAGES",
+    "StateBytes",
+    "bytes_per_parameter",
+    "devices_needed",
+    "fits",
+    "sharded_by_group",
+    "sharded_state",
+    "training_state",
+]
 
 GRADIENT_DTYPES = ("bf16", "fp32")
 STAGES = (0, 1, 2, 3)
@@ -31,7 +51,9 @@ class StateBytes:
     moments: Any
 
     def __post_init__(self) -> None:
-        store(self, **{part: quantity(part, value, unit="B") for part, value in vars(self).items()})
+        store(
+            self, **{part: real_number(part, value, unit="B") for part, value in vars(self).items()}
+        )
 
     @property
     def total(self) -> Any:
@@ -44,26 +66,34 @@ class StateBytes:
 
 
 def _whole(name: str, value: Any) -> Any:
-    """A whole number from 1 to 2**53 (or an array of them) that may be written as a float, such as 405e9."""
-    number = quantity(name, value, zero=False, at_most=LARGEST_COUNT)
+    """A whole number from 1 to 2**53 (or an array of them) that may be written as a float, such as
+    405e9.
+    """
+    number = real_number(name, value, zero=False, at_most=LARGEST_COUNT)
     if np.any(number % 1):
         raise ValueError(f"{name} must be a whole number, got {shown(value)}")
     return number
 
 
 def bytes_per_parameter(*, gradient_dtype: str) -> StateBytes:
-    """Bytes per parameter of mixed-precision Adam: BF16 weights, FP32 master and moments, gradients as said.
+    """Bytes per parameter of mixed-precision Adam: BF16 weights, FP32 master and moments, gradients
+    as said.
 
     >>> bytes_per_parameter(gradient_dtype="bf16").total, bytes_per_parameter(gradient_dtype="fp32").total
     (16.0, 18.0)
     """
     choice("gradient_dtype", gradient_dtype, GRADIENT_DTYPES)
-    return StateBytes(weights=constant("weight_bf16"), gradients=constant(f"gradient_{gradient_dtype}"),
-                      master=constant("master_fp32"), moments=constant("moments_adam"))
+    return StateBytes(
+        weights=constant("weight_bf16"),
+        gradients=constant(f"gradient_{gradient_dtype}"),
+        master=constant("master_fp32"),
+        moments=constant("moments_adam"),
+    )
 
 
 def training_state(parameters: Any, *, gradient_dtype: str) -> StateBytes:
-    """Bytes of the state of a model of ``parameters`` (a whole number, or an array of them), not sharded.
+    """Bytes of the state of a model of ``parameters`` (a whole number, or an array of them), not
+    sharded.
 
     >>> training_state(405e9, gradient_dtype="bf16").total
     6480000000000.0
@@ -74,60 +104,75 @@ def training_state(parameters: Any, *, gradient_dtype: str) -> StateBytes:
 
 
 @broadcasting
-def sharded_by_group(state: StateBytes, *, weights_ranks: Any, gradients_ranks: Any,
-                     optimizer_ranks: Any) -> StateBytes:
-    """Bytes per rank when each part is sharded over a group of its own; a group of 1 is not sharded.
+def sharded_by_group(
+    state: StateBytes, *, weights_ranks: Any, gradients_ranks: Any, optimizer_ranks: Any
+) -> StateBytes:
+    """Bytes per rank when each part is sharded over a group of its own; a group of 1 is not
+    sharded.
 
     Weights may be cut over the ranks of a node, for one, and the optimizer over all ranks.
     """
     instance("state", state, StateBytes, such_as="training_state(...)")
-    optimizer = count("optimizer_ranks", optimizer_ranks, array=True)
-    return StateBytes(weights=state.weights / count("weights_ranks", weights_ranks, array=True),
-                      gradients=state.gradients / count("gradients_ranks", gradients_ranks, array=True),
-                      master=state.master / optimizer, moments=state.moments / optimizer)
+    optimizer = whole_number("optimizer_ranks", optimizer_ranks, array=True)
+    return StateBytes(
+        weights=state.weights / whole_number("weights_ranks", weights_ranks, array=True),
+        gradients=state.gradients / whole_number("gradients_ranks", gradients_ranks, array=True),
+        master=state.master / optimizer,
+        moments=state.moments / optimizer,
+    )
 
 
 @broadcasting
 def sharded_state(parameters: Any, ranks: Any, *, stage: int, gradient_dtype: str) -> StateBytes:
-    """Bytes of training state per rank under ZeRO: each stage divides one more part by the data-parallel ``ranks``.
+    """Bytes of training state per rank under ZeRO: each stage divides one more part by the
+    data-parallel ``ranks``.
 
-    Stage 0 replicates everything; 1 shards the optimizer (master and moments), 2 the gradients too, 3 the weights too.
-    The division is exact, P/n, as in the ZeRO paper's table; an implementation pads its flat buffers, which adds at
-    most a few elements per rank and buffer. ``parameters`` and ``ranks`` may be arrays that broadcast.
-    Source: Rajbhandari et al. 2020, Figure 1.
+    Stage 0 replicates everything; 1 shards the optimizer (master and moments), 2 the gradients too,
+    3 the weights too. The division is exact, P/n, as in the ZeRO paper's table; an implementation
+    pads its flat buffers, which adds at most a few elements per rank and buffer. ``parameters`` and
+    ``ranks`` may be arrays that broadcast. Source: Rajbhandari et al. 2020, Figure 1.
 
     >>> [sharded_state(7.5e9, 64, stage=s, gradient_dtype="bf16").total / 1e9 for s in STAGES]
     [120.0, 31.40625, 16.640625, 1.875]
     """
     state = training_state(parameters, gradient_dtype=gradient_dtype)
-    ranks = count("ranks", ranks, array=True)
+    ranks = whole_number("ranks", ranks, array=True)
     stage = choice("stage", stage, STAGES)
     alone = ranks // ranks  # groups of one, in the shape of ranks
-    return sharded_by_group(state,
-                            optimizer_ranks=ranks if stage >= 1 else alone,
-                            gradients_ranks=ranks if stage >= 2 else alone,
-                            weights_ranks=ranks if stage >= 3 else alone)
+    return sharded_by_group(
+        state,
+        optimizer_ranks=ranks if stage >= 1 else alone,
+        gradients_ranks=ranks if stage >= 2 else alone,
+        weights_ranks=ranks if stage >= 3 else alone,
+    )
 
 
 def _bytes(name: str, value: Any) -> Any:
-    """A number of bytes above 0; whole numbers (of an array, too) become Python's, which are exact at any size."""
-    number = quantity(name, value, unit="B", zero=False)
+    """A number of bytes above 0; whole numbers (of an array, too) become Python's, which are exact
+    at any size.
+    """
+    number = real_number(name, value, unit="B", zero=False)
     return np.asarray(value).astype(object)[()] if np.asarray(value).dtype.kind in "iuO" else number
 
 
 @broadcasting
 def devices_needed(total_bytes: Any, device_bytes: Any) -> Any:
-    """Smallest number of devices of ``device_bytes`` whose memory adds up to ``total_bytes``: a ceiling, exactly.
+    """Smallest number of devices of ``device_bytes`` whose memory adds up to ``total_bytes``: a
+    ceiling, exactly.
 
-    Whole numbers stay whole numbers, so no rounding can add or lose a device. More than 2**53 devices are refused.
+    Whole numbers stay whole numbers, so no rounding can add or lose a device. More than 2**53
+    devices are refused.
 
     >>> devices_needed(6_480_000_000_000, 80_000_000_000)
     81
     """
     devices = -(-_bytes("total_bytes", total_bytes) // _bytes("device_bytes", device_bytes))
     if np.any(devices > LARGEST_COUNT):
-        raise ValueError(f"total_bytes must fit in {LARGEST_COUNT} devices, got {shown(total_bytes)} for device_bytes of "
-                         f"{shown(device_bytes)}")
+        raise ValueError(
+            f"total_bytes must fit in {LARGEST_COUNT} devices, got {shown(total_bytes)} for "
+            "device_bytes of "
+            f"{shown(device_bytes)}"
+        )
     return np.asarray(devices).astype(np.int64) if np.ndim(devices) else int(devices)
 
 
@@ -138,4 +183,4 @@ def fits(total_bytes: Any, device_bytes: Any, devices: Any) -> Any:
     >>> fits(6.48e12, 80e9, 80), fits(6.48e12, 80e9, 81)
     (False, True)
     """
-    return devices_needed(total_bytes, device_bytes) <= count("devices", devices, array=True)
+    return devices_needed(total_bytes, device_bytes) <= whole_number("devices", devices, array=True)

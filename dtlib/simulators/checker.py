@@ -8,16 +8,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtlib.arguments import count, instance, shown
+from dtlib.arguments import instance, shown, whole_number
+from dtlib.network import Network
 from dtlib.simulators.execute import contributions
-from dtlib.simulators.network import Network
 from dtlib.simulators.schedule import Schedule
 
-__all__ = ["Fault", "Report", "bytes_by_tier", "bytes_received", "bytes_sent", "check"]
+__all__ = [
+    "Fault",
+    "Report",
+    "count_bytes_by_tier",
+    "count_bytes_received",
+    "count_bytes_sent",
+    "check",
+]
 
 
 class Fault(NamedTuple):
-    """A chunk that does not hold what it should: the ranks whose contribution is missing, or there repeatedly."""
+    """A chunk that does not hold what it should: the ranks whose contribution is missing, or there
+    repeatedly.
+    """
 
     rank: int
     chunk: int
@@ -25,14 +34,19 @@ class Fault(NamedTuple):
     repeated: tuple[int, ...]
 
     def __str__(self) -> str:
-        parts = [f"{what} the contribution of rank{'s' * (len(who) > 1)} {', '.join(map(str, who))}"
-                 for what, who in (("lacks", self.missing), ("counts more than once", self.repeated)) if who]
+        parts = [
+            f"{what} the contribution of rank{'s' * (len(who) > 1)} {', '.join(map(str, who))}"
+            for what, who in (("lacks", self.missing), ("counts more than once", self.repeated))
+            if who
+        ]
         return f"rank {self.rank}, chunk {self.chunk}: {' and '.join(parts)}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """The verdict on a schedule; ``ok``, or ``faults`` in the order of rank and chunk. ``str`` of it is readable."""
+    """The verdict on a schedule; ``ok``, or ``faults`` in the order of rank and chunk. ``str`` of
+    it is readable.
+    """
 
     name: str
     faults: tuple[Fault, ...]
@@ -50,10 +64,11 @@ class Report:
 
 
 def check(schedule: Schedule) -> Report:
-    """Follow every contribution through ``schedule`` and compare the end with what its collective promises.
+    """Follow every contribution through ``schedule`` and compare the end with what its collective
+    promises.
 
-    Holds for every payload size, since it never looks at one. Memory grows as ranks^2 x chunks, which is
-    at most 2**30.
+    Holds for every payload size, since it never looks at one. Memory grows as ranks^2 x chunks,
+    which is at most 2**30.
 
     >>> from dtlib.simulators.collectives import make
     >>> print(check(make("all_reduce", "ring", 8)))
@@ -67,52 +82,63 @@ def check(schedule: Schedule) -> Report:
     wanted = schedule.held_before().T  # by [chunk, contributor]
     wrong = (end != wanted).any(axis=-1) & schedule.due_after()
     faults = tuple(
-        Fault(int(rank), int(chunk),
-              missing=tuple(np.flatnonzero(end[rank, chunk] < wanted[chunk]).tolist()),
-              repeated=tuple(np.flatnonzero(end[rank, chunk] > wanted[chunk]).tolist()))
-        for rank, chunk in np.argwhere(wrong))
+        Fault(
+            int(rank),
+            int(chunk),
+            missing=tuple(np.flatnonzero(end[rank, chunk] < wanted[chunk]).tolist()),
+            repeated=tuple(np.flatnonzero(end[rank, chunk] > wanted[chunk]).tolist()),
+        )
+        for rank, chunk in np.argwhere(wrong)
+    )
     return Report(schedule.name, faults)
 
 
-def bytes_sent(schedule: Schedule, payload_bytes: int) -> np.ndarray:
+def count_bytes_sent(schedule: Schedule, payload_bytes: int) -> np.ndarray:
     """The bytes each rank sends, exactly, by rank.
 
     >>> from dtlib.simulators.collectives import make
-    >>> bytes_sent(make("all_reduce", "ring", 4), 1000)
+    >>> count_bytes_sent(make("all_reduce", "ring", 4), 1000)
     array([1500, 1500, 1500, 1500])
     """
     return _bytes_by("source", schedule, payload_bytes)
 
 
-def bytes_received(schedule: Schedule, payload_bytes: int) -> np.ndarray:
+def count_bytes_received(schedule: Schedule, payload_bytes: int) -> np.ndarray:
     """The bytes each rank receives, exactly, by rank."""
     return _bytes_by("destination", schedule, payload_bytes)
 
 
-def bytes_by_tier(schedule: Schedule, network: Network, payload_bytes: int) -> dict[str, np.ndarray]:
+def count_bytes_by_tier(
+    schedule: Schedule, network: Network, payload_bytes: int
+) -> dict[str, np.ndarray]:
     """The bytes each rank sends through each tier of ``network``, by the tier's name and by rank.
 
     >>> from dtlib.simulators.collectives import make
-    >>> from dtlib.simulators.network import Tier
-    >>> nodes = Network((Tier("inside", 450e9, 1e-6, group_size=2), Tier("across", 50e9, 5e-6)))
-    >>> {name: sent.tolist() for name, sent in bytes_by_tier(make("all_reduce", "ring", 4), nodes, 1000).items()}
+    >>> from dtlib.network import Tier
+    >>> nodes = Network((Tier("inside", 450e9, 1e-6, node_size=2), Tier("across", 50e9, 5e-6)))
+    >>> {name: sent.tolist() for name, sent in count_bytes_by_tier(make("all_reduce", "ring", 4), nodes, 1000).items()}
     {'inside': [1500, 0, 1500, 0], 'across': [0, 1500, 0, 1500]}
     """
     sizes = _sizes(schedule, payload_bytes)
     instance("network", network, Network)
     total = np.zeros((len(network.tiers), schedule.ranks), dtype=np.int64)
     for step in schedule.steps:
-        np.add.at(total, (network.tier_of(step.source, step.destination), step.source), sizes[step.chunk])
+        np.add.at(
+            total, (network.tier_of(step.source, step.destination), step.source), sizes[step.chunk]
+        )
     return dict(zip((tier.name for tier in network.tiers), total, strict=True))
 
 
 def _sizes(schedule: Schedule, payload_bytes: int) -> np.ndarray:
     """The bytes of each chunk, refused where those of all transfers together could pass an int64."""
     instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
-    sizes = schedule.chunk_sizes(count("payload_bytes", payload_bytes, at_least=0))
+    sizes = schedule.chunk_sizes(whole_number("payload_bytes", payload_bytes, at_least=0))
     if schedule.transfers * int(sizes.max()) >= 2**63:
-        raise ValueError(f"payload_bytes must be smaller for the bytes of {schedule.transfers} transfers to be counted "
-                         f"exactly, got {shown(payload_bytes)}")
+        raise ValueError(
+            f"payload_bytes must be smaller for the bytes of {schedule.transfers} transfers to be "
+            "counted "
+            f"exactly, got {shown(payload_bytes)}"
+        )
     return sizes
 
 

@@ -1,12 +1,14 @@
 """How long a schedule takes on a described network.
 
-There is no global barrier: a rank starts its next step when its own sends and receives of the last one are done, and
-a message starts when both of its ranks are ready for it. Chunks that go from one rank to the same other one in one
-step travel as one message. Ports are shared among the messages of one step.
+There is no global barrier: a rank starts its next step when its own sends and receives of the last
+one are done, and a message starts when both of its ranks are ready for it. Chunks that go from one
+rank to the same other one in one step travel as one message. Ports are shared among the messages of
+one step.
 
-Where the latency is spent decides what a slow hop holds up. In the alpha-beta model it is spent in the ``port``: a
-message keeps both of its ranks busy from its start to its end. If it is spent on the ``wire``, a sender goes on as
-soon as its bytes are out, without waiting for the receiver. A ring of equal hops takes the same time either way.
+Where the latency is spent decides what a slow hop holds up. In the alpha-beta model it is spent in
+the ``port``: a message keeps both of its ranks busy from its start to its end. If it is spent on
+the ``wire``, a sender goes on as soon as its bytes are out, without waiting for the receiver. A
+ring of equal hops takes the same time either way.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dtlib.arguments import choice, count, instance
-from dtlib.simulators.network import Network
+from dtlib.arguments import choice, instance, whole_number
+from dtlib.network import Network
 from dtlib.simulators.schedule import Schedule, Transfer
 
 __all__ = ["LATENCIES", "MOST_TIMES", "Timeline", "time_s", "timeline"]
@@ -27,7 +29,9 @@ MOST_TIMES = 2**29  # 4 GiB of them
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """When each rank is done with each step: ``finish_s`` by [step, rank]. ``total_s`` is when the last one is."""
+    """When each rank is done with each step: ``finish_s`` by [step, rank]. ``total_s`` is when the
+    last one is.
+    """
 
     finish_s: np.ndarray
 
@@ -36,17 +40,24 @@ class Timeline:
         return float(self.finish_s[-1].max()) if len(self.finish_s) else 0.0
 
 
-def timeline(schedule: Schedule, network: Network, payload_bytes: int, *, latency: str = "port") -> Timeline:
+def timeline(
+    schedule: Schedule, network: Network, payload_bytes: int, *, latency: str = "port"
+) -> Timeline:
     """Time every rank through every step of ``schedule`` with a payload of ``payload_bytes``.
 
-    ``latency`` is one of LATENCIES. A chunk of 0 bytes is still a message, and pays its latency. There are steps x
-    ranks times to find, at most 2**29.
+    ``latency`` is one of LATENCIES. A chunk of 0 bytes is still a message, and pays its latency.
+    There are steps x ranks times to find, at most 2**29.
     """
     instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
     instance("network", network, Network, such_as="Network.flat(50e9, 5e-6)")
-    count("steps x ranks of the schedule", len(schedule.steps) * schedule.ranks, at_least=0, at_most=MOST_TIMES)
+    whole_number(
+        "steps x ranks of the schedule",
+        len(schedule.steps) * schedule.ranks,
+        at_least=0,
+        at_most=MOST_TIMES,
+    )
     choice("latency", latency, LATENCIES)
-    sizes = schedule.chunk_sizes(count("payload_bytes", payload_bytes, at_least=0))
+    sizes = schedule.chunk_sizes(whole_number("payload_bytes", payload_bytes, at_least=0))
     finish = np.zeros((len(schedule.steps), schedule.ranks))
     ready = np.zeros(schedule.ranks)
     for number, step in enumerate(schedule.steps):
@@ -63,7 +74,9 @@ def timeline(schedule: Schedule, network: Network, payload_bytes: int, *, latenc
     return Timeline(finish)
 
 
-def time_s(schedule: Schedule, network: Network, payload_bytes: int, *, latency: str = "port") -> float:
+def time_s(
+    schedule: Schedule, network: Network, payload_bytes: int, *, latency: str = "port"
+) -> float:
     """Seconds until the last rank is done.
 
     >>> from dtlib.simulators.collectives import make
@@ -73,7 +86,9 @@ def time_s(schedule: Schedule, network: Network, payload_bytes: int, *, latency:
     return timeline(schedule, network, payload_bytes, latency=latency).total_s
 
 
-def _messages(step: Transfer, sizes: np.ndarray, ranks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _messages(
+    step: Transfer, sizes: np.ndarray, ranks: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The source, destination and bytes of each message: all chunks of one pair of ranks together."""
     pair, message = np.unique(step.source * ranks + step.destination, return_inverse=True)
     return pair // ranks, pair % ranks, np.bincount(message, sizes[step.chunk])

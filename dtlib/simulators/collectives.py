@@ -1,8 +1,10 @@
-"""The textbook collectives as schedules. Each algorithm is a generator of steps, and one line of ``ALGORITHMS``.
+"""The textbook collectives as schedules. Each algorithm is a generator of steps, and one line of
+``ALGORITHMS``.
 
-Costs are in ``dtlib.formulas.collectives``. Sources: Thakur, Rabenseifner and Gropp, *Optimization of Collective
-Communication Operations in MPICH* (2005), for all but the double tree: Sanders, Speck and Träff, *Two-tree
-algorithms for full bandwidth broadcast, reduction and scan* (2009), in the shape that NCCL 2.4 gave it.
+Costs are in ``dtlib.formulas.collectives``. Sources: Thakur, Rabenseifner and Gropp, *Optimization
+of Collective Communication Operations in MPICH* (2005), for all but the double tree: Sanders, Speck
+and Träff, *Two-tree algorithms for full bandwidth broadcast, reduction and scan* (2009), in the
+shape that NCCL 2.4 gave it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtlib.arguments import choice, count, divisible, shown
+from dtlib.arguments import choice, divisible, shown, whole_number
 from dtlib.formulas.collectives import default_group
 from dtlib.simulators.schedule import CONTRACTS, MOST_TRANSFERS, Schedule, Transfer
 
@@ -24,7 +26,9 @@ MOST_PARTS = 2**15  # ranks, or pieces: a pipeline has a step for each
 
 
 def ring_reduce_scatter(ranks: int) -> Steps:
-    """Each chunk travels once around, growing by one contribution a hop, and ends at the rank of its number."""
+    """Each chunk travels once around, growing by one contribution a hop, and ends at the rank of
+    its number.
+    """
     rank = np.arange(ranks)
     for step in range(ranks - 1):
         yield Transfer(rank, (rank + 1) % ranks, (rank - step - 1) % ranks, reduce=True)
@@ -70,16 +74,19 @@ def tree_broadcast(ranks: int, root: int = 0) -> Steps:
 def chain_broadcast(ranks: int, pieces: int, root: int = 0) -> Steps:
     """Pass the payload from neighbor to neighbor, cut into pieces so that all hops work at once."""
     for step in range(pieces + ranks - 2 if ranks > 1 else 0):
-        hop = np.arange(max(0, step - pieces + 1), min(step + 1, ranks - 1))  # those that have a piece to pass on
+        hop = np.arange(
+            max(0, step - pieces + 1), min(step + 1, ranks - 1)
+        )  # those that have a piece to pass on
         yield Transfer((hop + root) % ranks, (hop + 1 + root) % ranks, step - hop)
 
 
 def double_tree_all_reduce(ranks: int, pieces: int) -> Steps:
-    """Two binary trees, each reducing and then broadcasting half of the payload, cut into ``pieces``.
+    """Two binary trees, each reducing and then broadcasting half of the payload, cut into
+    ``pieces``.
 
-    The inner ranks of one tree are leaves of the other (with an odd number of ranks, rank 0 is inner in both), so that
-    every rank sends and receives at most two messages a step, and both directions of every port are busy. Chunk
-    2 * piece + tree belongs to that tree.
+    The inner ranks of one tree are leaves of the other (with an odd number of ranks, rank 0 is
+    inner in both), so that every rank sends and receives at most two messages a step, and both
+    directions of every port are busy. Chunk 2 * piece + tree belongs to that tree.
     """
     tree, depth, child, parent = two_trees(ranks)
     height = (ranks - 1).bit_length()
@@ -95,12 +102,15 @@ def double_tree_all_reduce(ranks: int, pieces: int) -> Steps:
 
 
 def two_trees(ranks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The edges of both trees as (tree 0 or 1, depth of the child, child, parent), one entry per edge.
+    """The edges of both trees as (tree 0 or 1, depth of the child, child, parent), one entry per
+    edge.
 
-    The first tree is over the positions 0 to ranks - 1: the root 0 has one child, and a position whose lowest set
-    bit is b hangs under the nearest one with a higher lowest bit, so that odd positions are leaves. The second
-    tree is the first one mirrored (an even number of ranks) or shifted by one (an odd number).
+    The first tree is over the positions 0 to ranks - 1: the root 0 has one child, and a position
+    whose lowest set bit is b hangs under the nearest one with a higher lowest bit, so that odd
+    positions are leaves. The second tree is the first one mirrored (an even number of ranks) or
+    shifted by one (an odd number).
     """
+
     def parent_of(position: np.ndarray) -> np.ndarray:
         lowest = position & -position
         above = (position ^ lowest) | (lowest << 1)
@@ -114,15 +124,20 @@ def two_trees(ranks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
     def second(position: np.ndarray) -> np.ndarray:
         return (position + 1) % ranks if ranks % 2 else ranks - 1 - position
 
-    return (np.repeat([0, 1], ranks - 1), np.tile(depth, 2),
-            np.concatenate([child, second(child)]), np.concatenate([parent, second(parent)]))
+    return (
+        np.repeat([0, 1], ranks - 1),
+        np.tile(depth, 2),
+        np.concatenate([child, second(child)]),
+        np.concatenate([parent, second(parent)]),
+    )
 
 
 def halving_doubling_all_reduce(ranks: int) -> Steps:
-    """Reduce-scatter by recursive halving, all-gather by recursive doubling, between partners a power of 2 apart.
+    """Reduce-scatter by recursive halving, all-gather by recursive doubling, between partners a
+    power of 2 apart.
 
-    With ranks that are not a power of two, those beyond it first fold their payload into a partner and last get
-    the result back.
+    With ranks that are not a power of two, those beyond it first fold their payload into a partner
+    and last get the result back.
     """
     power = halving_chunks(ranks)
     extra = np.arange(power, ranks)[:, None]
@@ -132,7 +147,9 @@ def halving_doubling_all_reduce(ranks: int) -> Steps:
     rank, chunk = np.indices((power, power)).reshape(2, -1)
     distances = [2**bit for bit in range(power.bit_length() - 1)]
     for distance in reversed(distances):
-        sent = (rank // (2 * distance) == chunk // (2 * distance)) & (rank // distance != chunk // distance)
+        sent = (rank // (2 * distance) == chunk // (2 * distance)) & (
+            rank // distance != chunk // distance
+        )
         yield Transfer(rank[sent], rank[sent] ^ distance, chunk[sent], reduce=True)
     for distance in distances:
         held = rank // distance == chunk // distance
@@ -147,25 +164,35 @@ def halving_chunks(ranks: int) -> int:
 
 
 def inside(steps: Steps, groups: int, group: int) -> Steps:
-    """The steps of a collective on ``group`` ranks, carried out inside each of ``groups`` groups at once.
+    """The steps of a collective on ``group`` ranks, carried out inside each of ``groups`` groups at
+    once.
 
-    Rank g * group + r plays rank r of group g. Each of its chunks is ``groups`` chunks here, which travel together.
+    Rank g * group + r plays rank r of group g. Each of its chunks is ``groups`` chunks here, which
+    travel together.
     """
     number, part = np.ogrid[:groups, :groups]
     first, part = number[..., None] * group, part[..., None]
     for step in steps:
-        yield Transfer(first + step.source, first + step.destination, step.chunk * groups + part, step.reduce)
+        yield Transfer(
+            first + step.source, first + step.destination, step.chunk * groups + part, step.reduce
+        )
 
 
 def across(steps: Steps, groups: int, group: int) -> Steps:
-    """The steps of a collective on ``groups`` ranks, carried out by the ranks of equal place in each group.
+    """The steps of a collective on ``groups`` ranks, carried out by the ranks of equal place in
+    each group.
 
-    Those of place r work on the chunks from r * groups on, so that each place has a share of its own.
+    Those of place r work on the chunks from r * groups on, so that each place has a share of its
+    own.
     """
     place = np.arange(group)[:, None]
     for step in steps:
-        yield Transfer(step.source * group + place, step.destination * group + place, place * groups + step.chunk,
-                       step.reduce)
+        yield Transfer(
+            step.source * group + place,
+            step.destination * group + place,
+            place * groups + step.chunk,
+            step.reduce,
+        )
 
 
 def hierarchical_all_reduce(ranks: int, group: int) -> Steps:
@@ -190,8 +217,8 @@ def rotation_all_to_all(ranks: int) -> Steps:
 class Algorithm(NamedTuple):
     """How to make a schedule: ``steps(ranks)`` and the ``chunks`` it is written for.
 
-    A pipelined algorithm is ``steps(ranks, pieces)`` and has a default number of ``pieces``; one in groups is
-    ``steps(ranks, group)`` and has a default ``group`` for each number of ranks.
+    A pipelined algorithm is ``steps(ranks, pieces)`` and has a default number of ``pieces``; one in
+    groups is ``steps(ranks, group)`` and has a default ``group`` for each number of ranks.
     """
 
     steps: Callable[..., Steps]
@@ -202,9 +229,11 @@ class Algorithm(NamedTuple):
     def size(self, ranks: int, pieces: int | None, group: int | None) -> tuple[int, ...]:
         """The arguments of ``steps`` and ``chunks``."""
         if self.pieces is not None:
-            return ranks, self.pieces if pieces is None else count("pieces", pieces, at_most=MOST_PARTS)
+            return ranks, self.pieces if pieces is None else whole_number(
+                "pieces", pieces, at_most=MOST_PARTS
+            )
         if self.group is not None:
-            group = self.group(ranks) if group is None else count("group", group)
+            group = self.group(ranks) if group is None else whole_number("group", group)
             divisible("ranks", ranks, "group", group)
             return ranks, group
         return (ranks,)
@@ -215,9 +244,13 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
         "ring": Algorithm(ring_all_reduce, chunks=lambda ranks: ranks),
         "naive": Algorithm(naive_all_reduce, chunks=lambda ranks: 1),
         "tree": Algorithm(tree_all_reduce, chunks=lambda ranks: 1),
-        "double_tree": Algorithm(double_tree_all_reduce, chunks=lambda ranks, pieces: 2 * pieces, pieces=4),
+        "double_tree": Algorithm(
+            double_tree_all_reduce, chunks=lambda ranks, pieces: 2 * pieces, pieces=4
+        ),
         "halving_doubling": Algorithm(halving_doubling_all_reduce, chunks=halving_chunks),
-        "hierarchical": Algorithm(hierarchical_all_reduce, chunks=lambda ranks, group: ranks, group=default_group),
+        "hierarchical": Algorithm(
+            hierarchical_all_reduce, chunks=lambda ranks, group: ranks, group=default_group
+        ),
     },
     "reduce_scatter": {"ring": Algorithm(ring_reduce_scatter, chunks=lambda ranks: ranks)},
     "all_gather": {"ring": Algorithm(ring_all_gather, chunks=lambda ranks: ranks)},
@@ -229,28 +262,43 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
 }
 
 
-def make(collective: str, algorithm: str, ranks: int, *, pieces: int | None = None, group: int | None = None,
-         root: int = 0) -> Schedule:
+def make(
+    collective: str,
+    algorithm: str,
+    ranks: int,
+    *,
+    pieces: int | None = None,
+    group: int | None = None,
+    root: int = 0,
+) -> Schedule:
     """The schedule of a textbook algorithm.
 
-    ``pieces`` is for pipelines, ``group`` (the ranks of a node) for hierarchical ones, ``root`` for broadcasts.
-    At most 32,768 ranks and pieces, and 50 million transfers.
+    ``pieces`` is for pipelines, ``group`` (the ranks of a node) for hierarchical ones, ``root`` for
+    broadcasts. At most 32,768 ranks and pieces, and 50 million transfers.
 
     >>> make("all_reduce", "ring", 8)
     Schedule('ring', 'all_reduce', ranks=8, chunks=8, 14 steps)
     """
     algorithms = ALGORITHMS[choice("collective", collective, ALGORITHMS)]
     entry = algorithms[choice("algorithm", algorithm, algorithms)]
-    ranks = count("ranks", ranks, at_most=MOST_PARTS)
-    root = count("root", root, at_least=0, at_most=ranks - 1)
+    ranks = whole_number("ranks", ranks, at_most=MOST_PARTS)
+    root = whole_number("root", root, at_least=0, at_most=ranks - 1)
     if entry.pieces is None and pieces is not None:
-        raise ValueError(f"pieces is for pipelined algorithms, {algorithm} is not one, got {shown(pieces)}")
+        raise ValueError(
+            f"pieces is for pipelined algorithms, {algorithm} is not one, got {shown(pieces)}"
+        )
     if entry.group is None and group is not None:
-        raise ValueError(f"group is for hierarchical algorithms, {algorithm} is not one, got {shown(group)}")
+        raise ValueError(
+            f"group is for hierarchical algorithms, {algorithm} is not one, got {shown(group)}"
+        )
     if collective != "broadcast" and root:
         raise ValueError(f"root is for broadcast, {collective} has none, got {root}")
     size = entry.size(ranks, pieces, group)
     transfers = entry.chunks(*size) * CONTRACTS[collective].transfers(ranks)
-    count(f"transfers of {algorithm} on {ranks} ranks", transfers, at_least=0, at_most=MOST_TRANSFERS)
+    whole_number(
+        f"transfers of {algorithm} on {ranks} ranks", transfers, at_least=0, at_most=MOST_TRANSFERS
+    )
     rooted = {"root": root} if collective == "broadcast" else {}
-    return Schedule(algorithm, collective, ranks, entry.chunks(*size), entry.steps(*size, **rooted), root)
+    return Schedule(
+        algorithm, collective, ranks, entry.chunks(*size), entry.steps(*size, **rooted), root
+    )

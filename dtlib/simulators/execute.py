@@ -1,7 +1,7 @@
 """Runs a schedule in this process: on arrays, or on the question of who contributed to what.
 
-Both are one loop over ``advance``, on a state indexed by [rank, chunk]: elements of the arrays in the one case,
-counts by contributor in the other.
+Both are one loop over ``advance``, on a state indexed by [rank, chunk]: elements of the arrays in
+the one case, counts by contributor in the other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtlib.arguments import count, instance, shown
+from dtlib.arguments import instance, shown, whole_number
 from dtlib.simulators.schedule import Schedule, Transfer
 
 __all__ = ["Event", "Run", "advance", "contributions", "execute"]
@@ -33,7 +33,9 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a schedule did to arrays: the ``results`` by rank, and the log that a picture is drawn from."""
+    """What a schedule did to arrays: the ``results`` by rank, and the log that a picture is drawn
+    from.
+    """
 
     schedule: Schedule
     results: list[np.ndarray]
@@ -42,18 +44,24 @@ class Run:
     @cached_property
     def events(self) -> list[Event]:
         """Every transfer, in order."""
-        return [Event(number, *transfer, int(self.chunk_bytes[transfer[2]]))
-                for number, step in enumerate(self.schedule.steps)
-                for transfer in zip(*(column.tolist() for column in step), strict=True)]
+        return [
+            Event(number, *transfer, int(self.chunk_bytes[transfer[2]]))
+            for number, step in enumerate(self.schedule.steps)
+            for transfer in zip(*(column.tolist() for column in step), strict=True)
+        ]
 
     @cached_property
     def contributors(self) -> np.ndarray:
-        """Counts by [step, rank, chunk, contributor]; entry 0 is the start, entry k + 1 follows step k."""
+        """Counts by [step, rank, chunk, contributor]; entry 0 is the start, entry k + 1 follows
+        step k.
+        """
         return np.stack([state.copy() for state in contributions(self.schedule)])
 
     @property
     def holdings(self) -> np.ndarray:
-        """How many contributions each chunk is the sum of, by [step, rank, chunk]; 0 where nothing is held."""
+        """How many contributions each chunk is the sum of, by [step, rank, chunk]; 0 where nothing
+        is held.
+        """
         return self.contributors.sum(axis=-1)
 
 
@@ -62,12 +70,17 @@ MANY = 2**30 - 1  # the sum of two still fits in an int32
 
 
 def saturating(held: np.ndarray, sent: np.ndarray) -> np.ndarray:
-    """Their sum up to ``MANY``: a wrong schedule can double for ever, and must not wrap around to 1."""
+    """Their sum up to ``MANY``: a wrong schedule can double for ever, and must not wrap around to
+    1.
+    """
     return np.minimum(held + sent, MANY)
 
 
-def advance(state: np.ndarray, step: Transfer,
-            add: Callable[[np.ndarray, np.ndarray], np.ndarray] = operator.add) -> None:
+def advance(
+    state: np.ndarray,
+    step: Transfer,
+    add: Callable[[np.ndarray, np.ndarray], np.ndarray] = operator.add,
+) -> None:
     """Carry out one step on ``state``, an array whose first two axes are rank and chunk, in place."""
     sent = state[step.source, step.chunk]  # a copy: what every sender held when the step began
     copied = ~step.reduce
@@ -78,13 +91,16 @@ def advance(state: np.ndarray, step: Transfer,
 
 
 def contributions(schedule: Schedule) -> Iterator[np.ndarray]:
-    """Who contributed to what, at the start and after every step: counts by [rank, chunk, contributor].
+    """Who contributed to what, at the start and after every step: counts by [rank, chunk,
+    contributor].
 
-    The array is the same one every time; copy it to keep it. It has at most 2**30 counts, each of which stays at
-    ``MANY`` once it is there.
+    The array is the same one every time; copy it to keep it. It has at most 2**30 counts, each of
+    which stays at ``MANY`` once it is there.
     """
     instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
-    count("ranks^2 x chunks of the schedule", schedule.ranks**2 * schedule.chunks, at_most=MOST_COUNTS)
+    whole_number(
+        "ranks^2 x chunks of the schedule", schedule.ranks**2 * schedule.chunks, at_most=MOST_COUNTS
+    )
     state = np.zeros((schedule.ranks, schedule.chunks, schedule.ranks), dtype=np.int32)
     rank, chunk = np.nonzero(schedule.held_before())
     state[rank, chunk, rank] = 1
@@ -95,11 +111,13 @@ def contributions(schedule: Schedule) -> Iterator[np.ndarray]:
 
 
 def execute(schedule: Schedule, arrays: Sequence[Any]) -> Run:
-    """Run ``schedule`` on one array per rank; all have the same shape and dtype, and are not changed.
+    """Run ``schedule`` on one array per rank; all have the same shape and dtype, and are not
+    changed.
 
-    The results of all_reduce and broadcast have the shape of the inputs. Those of the others are flat: chunk r of
-    the sum (reduce_scatter), all arrays in a row (all_gather), block r of every array in a row (all_to_all, whose
-    blocks are cut by ``chunk_bounds``). Sums are in the arrays' own dtype.
+    The results of all_reduce and broadcast have the shape of the inputs. Those of the others are
+    flat: chunk r of the sum (reduce_scatter), all arrays in a row (all_gather), block r of every
+    array in a row (all_to_all, whose blocks are cut by ``chunk_bounds``). Sums are in the arrays'
+    own dtype.
 
     >>> from dtlib.simulators.collectives import make
     >>> execute(make("all_reduce", "ring", 2), [np.array([1, 2, 3]), np.array([10, 20, 30])]).results
@@ -125,15 +143,26 @@ def execute(schedule: Schedule, arrays: Sequence[Any]) -> Run:
 
 
 def _matching(arrays: Sequence[Any], ranks: int) -> list[np.ndarray]:
-    if not isinstance(arrays, (Sequence, np.ndarray)) or isinstance(arrays, (str, bytes)) or len(arrays) != ranks:
+    if (
+        not isinstance(arrays, (Sequence, np.ndarray))
+        or isinstance(arrays, (str, bytes))
+        or len(arrays) != ranks
+    ):
         got = f"{len(arrays)} of them" if hasattr(arrays, "__len__") else shown(arrays)
-        raise ValueError(f"arrays must be a list with one array for each of the {ranks} ranks, got {got}")
+        raise ValueError(
+            f"arrays must be a list with one array for each of the {ranks} ranks, got {got}"
+        )
     arrays = [np.asarray(array) for array in arrays]
     for rank, array in enumerate(arrays):
         if array.dtype.kind not in "iufc":
-            raise TypeError(f"arrays: rank {rank} has dtype {array.dtype}, which does not add up; "
-                            "use an integer, floating or complex dtype")
+            raise TypeError(
+                f"arrays: rank {rank} has dtype {array.dtype}, which does not add up; "
+                "use an integer, floating or complex dtype"
+            )
         if (array.shape, array.dtype) != (arrays[0].shape, arrays[0].dtype):
-            raise ValueError(f"arrays: rank {rank} has shape {array.shape} and dtype {array.dtype}, but rank 0 has "
-                             f"shape {arrays[0].shape} and dtype {arrays[0].dtype}")
+            raise ValueError(
+                f"arrays: rank {rank} has shape {array.shape} and dtype {array.dtype}, but rank 0 "
+                "has "
+                f"shape {arrays[0].shape} and dtype {arrays[0].dtype}"
+            )
     return arrays

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.arguments import count
-from dtlib.simulators.checker import bytes_sent, check
+from dtlib.arguments import whole_number
+from dtlib.network import Network
+from dtlib.simulators.checker import check, count_bytes_sent
 from dtlib.simulators.clock import time_s
 from dtlib.simulators.execute import execute
-from dtlib.simulators.network import Network
 from dtlib.simulators.ranks import Cluster
 from dtlib.simulators.schedule import Schedule
 
@@ -23,9 +23,11 @@ __all__ = ["Measurement", "in_process", "measurements"]
 
 @dataclass(frozen=True)
 class Measurement:
-    """One all-reduce: what the busiest rank sent and how long it took, and the same predicted from the schedule.
+    """One all-reduce: what the busiest rank sent and how long it took, and the same predicted from
+    the schedule.
 
-    ``predicted_s`` is None where no network is described: a laptop's own memory is not modeled here.
+    ``predicted_s`` is None where no network is described: a laptop's own memory is not modeled
+    here.
     """
 
     algorithm: str
@@ -38,49 +40,88 @@ class Measurement:
 
 
 def all_reduce_seconds(comm: Any, payload_bytes: int, schedule: Schedule) -> float:
-    """The program each rank runs: everybody is ready, then one all-reduce; seconds until this rank has the sum."""
+    """The program each rank runs: everybody is ready, then one all-reduce; seconds until this rank
+    has the sum.
+    """
     array = np.full(payload_bytes, comm.rank + 1, np.uint8)
     comm.barrier()
     start = time.perf_counter()
     total = comm.all_reduce(array, algorithm=schedule)
     taken = time.perf_counter() - start
-    expected = comm.size * (comm.size + 1) // 2 % 256  # a byte wraps around, and one byte an element makes sizes exact
+    expected = (
+        comm.size * (comm.size + 1) // 2 % 256
+    )  # a byte wraps around, and one byte an element makes sizes exact
     if payload_bytes and (total[0], total[-1]) != (expected, expected):
-        raise ArithmeticError(f"the sum of ranks 1 to {comm.size} came out as {total[0]} and {total[-1]}")
+        raise ArithmeticError(
+            f"the sum of ranks 1 to {comm.size} came out as {total[0]} and {total[-1]}"
+        )
     return taken
 
 
-def measurements(cluster: Cluster, payload_bytes: int, schedule: Schedule, *, network: Network | None = None,
-                 rounds: int = 5, deadline_s: float = 60.0) -> Iterator[Measurement]:
-    """Run ``schedule`` ``rounds`` times on the ranks of ``cluster``; after each, the measurement so far.
+def measurements(
+    cluster: Cluster,
+    payload_bytes: int,
+    schedule: Schedule,
+    *,
+    network: Network | None = None,
+    rounds: int = 5,
+    deadline_s: float = 60.0,
+) -> Iterator[Measurement]:
+    """Run ``schedule`` ``rounds`` times on the ranks of ``cluster``; after each, the measurement so
+    far.
 
-    Times are medians, and a run takes as long as its slowest rank. A schedule that is not an all-reduce is refused
-    before any work, with what the checker says of it.
+    Times are medians, and a run takes as long as its slowest rank. A schedule that is not an
+    all-reduce is refused before any work, with what the checker says of it.
     """
-    payload_bytes, rounds = count("payload_bytes", payload_bytes, at_least=0), count("rounds", rounds)
+    payload_bytes, rounds = (
+        whole_number("payload_bytes", payload_bytes, at_least=0),
+        whole_number("rounds", rounds),
+    )
     report = check(schedule)
     if schedule.collective != "all_reduce" or schedule.ranks != cluster.ranks or not report.ok:
-        raise ValueError(f"schedule must be an all_reduce on {cluster.ranks} ranks, got {schedule!r}: {report}")
-    predicted_bytes = int(bytes_sent(schedule, payload_bytes).max())
+        raise ValueError(
+            f"schedule must be an all_reduce on {cluster.ranks} ranks, got {schedule!r}: {report}"
+        )
+    predicted_bytes = int(count_bytes_sent(schedule, payload_bytes).max())
     predicted_s = None if network is None else time_s(schedule, network, payload_bytes)
     times_s: list[float] = []
     for _ in range(rounds):
-        result = cluster.run(all_reduce_seconds, (payload_bytes, schedule), network=network, deadline_s=deadline_s)
+        result = cluster.run(
+            all_reduce_seconds, (payload_bytes, schedule), network=network, deadline_s=deadline_s
+        )
         times_s.append(max(result))
-        yield Measurement(schedule.name, cluster.ranks, payload_bytes, int(result.sent_bytes.sum(axis=1).max()),
-                          predicted_bytes, statistics.median(times_s), predicted_s)
+        yield Measurement(
+            schedule.name,
+            cluster.ranks,
+            payload_bytes,
+            int(result.sent_bytes.sum(axis=1).max()),
+            predicted_bytes,
+            statistics.median(times_s),
+            predicted_s,
+        )
 
 
 def in_process(schedule: Schedule, payload_bytes: int) -> Measurement:
-    """The same schedule on arrays in this process, for a place that has no others, such as a browser.
+    """The same schedule on arrays in this process, for a place that has no others, such as a
+    browser.
 
-    The result and the bytes are checked as on real ranks; the time is that of one process doing everybody's work.
+    The result and the bytes are checked as on real ranks; the time is that of one process doing
+    everybody's work.
     """
     start = time.perf_counter()
-    done = execute(schedule, [np.full(payload_bytes, rank + 1, np.uint8) for rank in range(schedule.ranks)])
+    done = execute(
+        schedule, [np.full(payload_bytes, rank + 1, np.uint8) for rank in range(schedule.ranks)]
+    )
     taken_s = time.perf_counter() - start
     sent = np.zeros(schedule.ranks, np.int64)
     for event in done.events:
         sent[event.source] += event.bytes
-    return Measurement(schedule.name, schedule.ranks, payload_bytes, int(sent.max()),
-                       int(bytes_sent(schedule, payload_bytes).max()), taken_s, None)
+    return Measurement(
+        schedule.name,
+        schedule.ranks,
+        payload_bytes,
+        int(sent.max()),
+        int(count_bytes_sent(schedule, payload_bytes).max()),
+        taken_s,
+        None,
+    )

@@ -1,9 +1,10 @@
 """A collective as data: steps of transfers between ranks.
 
-A rank's buffer is cut into numbered chunks. A transfer sends one chunk from one rank to another, which adds it
-to what it holds (reduce) or replaces it (copy). The transfers of one step happen at once: all of them read what
-the ranks held when the step began. A schedule is a list of such steps, and says nothing about values, bytes or
-time. Interpreters do: ``execute`` runs it on arrays, ``checker`` proves it right, ``clock`` times it.
+A rank's buffer is cut into numbered chunks. A transfer sends one chunk from one rank to another,
+which adds it to what it holds (reduce) or replaces it (copy). The transfers of one step happen at
+once: all of them read what the ranks held when the step began. A schedule is a list of such steps,
+and says nothing about values, bytes or time. Interpreters do: ``execute`` runs it on arrays,
+``checker`` proves it right, ``clock`` times it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtlib.arguments import choice, count, instance, shown, store
+from dtlib.arguments import choice, instance, shown, store, whole_number
 
 __all__ = ["CONTRACTS", "MOST_TRANSFERS", "Contract", "Schedule", "Transfer", "chunk_bounds"]
 
 
 class Transfer(NamedTuple):
-    """``chunk`` goes from ``source`` to ``destination``, which adds it (``reduce``) or replaces its own.
+    """``chunk`` goes from ``source`` to ``destination``, which adds it (``reduce``) or replaces its
+    own.
 
-    Each field is one value, or an array with one value per transfer: ``Transfer(rank, rank + 1, 0)`` with
-    ``rank = np.arange(3)`` is three transfers. A schedule keeps each of its steps as one Transfer of four arrays.
+    Each field is one value, or an array with one value per transfer: ``Transfer(rank, rank + 1,
+    0)`` with ``rank = np.arange(3)`` is three transfers. A schedule keeps each of its steps as one
+    Transfer of four arrays.
     """
 
     source: int | np.ndarray
@@ -35,9 +38,9 @@ class Transfer(NamedTuple):
 class Contract(NamedTuple):
     """What a collective promises: who holds which chunk ``before``, and who must hold it ``after``.
 
-    Both are conditions on (rank, chunk, schedule). One rule judges every collective: a chunk that is due
-    somewhere must hold, exactly once, the contribution of every rank that held it before. For that each chunk has
-    to move ``transfers`` (ranks) times.
+    Both are conditions on (rank, chunk, schedule). One rule judges every collective: a chunk that
+    is due somewhere must hold, exactly once, the contribution of every rank that held it before.
+    For that each chunk has to move ``transfers`` (ranks) times.
     """
 
     before: Callable[[Any, Any, Schedule], Any]
@@ -69,36 +72,49 @@ def at_its_receiver(rank: Any, chunk: Any, schedule: Schedule) -> Any:
 
 CONTRACTS = {
     "all_reduce": Contract(everywhere, everywhere, transfers=lambda ranks: 2 * (ranks - 1)),
-    "reduce_scatter": Contract(everywhere, at_its_number, transfers=lambda ranks: ranks - 1, chunks=lambda ranks: ranks),
-    "all_gather": Contract(at_its_number, everywhere, transfers=lambda ranks: ranks - 1, chunks=lambda ranks: ranks),
+    "reduce_scatter": Contract(
+        everywhere, at_its_number, transfers=lambda ranks: ranks - 1, chunks=lambda ranks: ranks
+    ),
+    "all_gather": Contract(
+        at_its_number, everywhere, transfers=lambda ranks: ranks - 1, chunks=lambda ranks: ranks
+    ),
     "broadcast": Contract(at_the_root, everywhere, transfers=lambda ranks: ranks - 1),
-    "all_to_all": Contract(at_its_sender, at_its_receiver, transfers=lambda ranks: 1, chunks=lambda ranks: ranks**2),
+    "all_to_all": Contract(
+        at_its_sender, at_its_receiver, transfers=lambda ranks: 1, chunks=lambda ranks: ranks**2
+    ),
 }
 
 MOST_TRANSFERS = 50_000_000  # what memory holds, and a person waits for
 
 
 def chunk_bounds(size: int, chunks: int) -> np.ndarray:
-    """The ``chunks + 1`` boundaries that cut ``size`` (up to 2**53) into chunks as equal as possible, larger ones first.
+    """The ``chunks + 1`` boundaries that cut ``size`` (up to 2**53) into chunks as equal as
+    possible, larger ones first.
 
-    Chunk c is ``bounds[c]:bounds[c + 1]``; the sizes differ by at most 1 and are those of ``np.array_split``.
+    Chunk c is ``bounds[c]:bounds[c + 1]``; the sizes differ by at most 1 and are those of
+    ``np.array_split``.
 
     >>> chunk_bounds(10, 4)
     array([ 0,  3,  6,  8, 10])
     """
-    size, chunks = count("size", size, at_least=0), count("chunks", chunks, at_most=MOST_TRANSFERS)
+    size, chunks = (
+        whole_number("size", size, at_least=0),
+        whole_number("chunks", chunks, at_most=MOST_TRANSFERS),
+    )
     boundary = np.arange(chunks + 1)
     return boundary * (size // chunks) + np.minimum(boundary, size % chunks)
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Steps of transfers for a ``collective`` on ``ranks`` ranks whose buffer is cut into ``chunks`` chunks.
+    """Steps of transfers for a ``collective`` on ``ranks`` ranks whose buffer is cut into
+    ``chunks`` chunks.
 
-    ``steps`` is anything to loop over, such as a generator; each step is a ``Transfer`` or a list of them. A step
-    that cannot be carried out (no such rank or chunk, a rank sending to itself, a copy into a place written twice)
-    is an error here; one that can, but computes the wrong thing, is found by ``checker.check``. There are at most
-    ``MOST_TRANSFERS`` (50 million) ranks, chunks and transfers, and the arrays of the steps are read-only.
+    ``steps`` is anything to loop over, such as a generator; each step is a ``Transfer`` or a list
+    of them. A step that cannot be carried out (no such rank or chunk, a rank sending to itself, a
+    copy into a place written twice) is an error here; one that can, but computes the wrong thing,
+    is found by ``checker.check``. There are at most ``MOST_TRANSFERS`` (50 million) ranks, chunks
+    and transfers, and the arrays of the steps are read-only.
 
     >>> swap = [[Transfer(0, 1, 0, reduce=True), Transfer(1, 0, 0, reduce=True)]]
     >>> Schedule("swap", "all_reduce", ranks=2, chunks=1, steps=swap).steps[0].destination
@@ -119,24 +135,42 @@ class Schedule:
     def __post_init__(self) -> None:
         instance("name", self.name, str)
         choice("collective", self.collective, CONTRACTS)
-        store(self, ranks=count("ranks", self.ranks, at_most=MOST_TRANSFERS))
-        store(self, chunks=count("chunks", self.chunks, at_most=MOST_TRANSFERS),
-              root=count("root", self.root, at_least=0, at_most=self.ranks - 1))
+        store(self, ranks=whole_number("ranks", self.ranks, at_most=MOST_TRANSFERS))
+        store(
+            self,
+            chunks=whole_number("chunks", self.chunks, at_most=MOST_TRANSFERS),
+            root=whole_number("root", self.root, at_least=0, at_most=self.ranks - 1),
+        )
         needed = CONTRACTS[self.collective].chunks
         if needed and self.chunks != needed(self.ranks):
-            raise ValueError(f"chunks must be {needed(self.ranks)} for {self.collective} on {self.ranks} ranks, "
-                             f"got {self.chunks}")
+            raise ValueError(
+                f"chunks must be {needed(self.ranks)} for {self.collective} on {self.ranks} ranks, "
+                f"got {self.chunks}"
+            )
         if callable(self.steps):
             raise TypeError(f"steps of {self.name} is a function: call it, steps=f({self.ranks})")
         if not isinstance(self.steps, Iterable):
-            raise TypeError(f"steps of {self.name} must be a list of steps or a generator, got {shown(self.steps)}: "
-                            "does the function yield its steps?")
-        store(self, steps=tuple(self._checked(number, transfers) for number, transfers in enumerate(self.steps)))
-        count(f"transfers of {self.name}", self.transfers, at_least=0, at_most=MOST_TRANSFERS)
+            raise TypeError(
+                f"steps of {self.name} must be a list of steps or a generator, got "
+                f"{shown(self.steps)}: "
+                "does the function yield its steps?"
+            )
+        store(
+            self,
+            steps=tuple(
+                self._checked(number, transfers) for number, transfers in enumerate(self.steps)
+            ),
+        )
+        whole_number(
+            f"transfers of {self.name}", self.transfers, at_least=0, at_most=MOST_TRANSFERS
+        )
 
     def __repr__(self) -> str:
-        return (f"Schedule({self.name!r}, {self.collective!r}, ranks={self.ranks}, chunks={self.chunks}, "
-                f"{len(self.steps)} steps)")
+        return (
+            f"Schedule({self.name!r}, {self.collective!r}, ranks={self.ranks}, "
+            f"chunks={self.chunks}, "
+            f"{len(self.steps)} steps)"
+        )
 
     @property
     def transfers(self) -> int:
@@ -146,8 +180,9 @@ class Schedule:
     def chunk_sizes(self, size: int) -> np.ndarray:
         """The size of each chunk of a payload of ``size`` (bytes or elements).
 
-        The payload is one rank's full buffer, as nccl-tests counts it: the gathered result of an all_gather, the
-        input of a reduce_scatter, everything one rank has to send (and keep) in an all_to_all.
+        The payload is one rank's full buffer, as nccl-tests counts it: the gathered result of an
+        all_gather, the input of a reduce_scatter, everything one rank has to send (and keep) in an
+        all_to_all.
         """
         if self.collective == "all_to_all":
             return np.tile(np.diff(chunk_bounds(size, self.ranks)), self.ranks)
@@ -173,24 +208,38 @@ class Schedule:
             if wrong.any():
                 first = int(np.flatnonzero(wrong)[0])
                 action = "reduce" if step.reduce[first] else "copy"
-                raise ValueError(f"{where}, transfer {first} ({step.source[first]} -> {step.destination[first]}, "
-                                 f"chunk {step.chunk[first]}, {action}): {reason(first)}")
+                raise ValueError(
+                    f"{where}, transfer {first} ({step.source[first]} -> "
+                    f"{step.destination[first]}, "
+                    f"chunk {step.chunk[first]}, {action}): {reason(first)}"
+                )
 
         limits = {"source": self.ranks, "destination": self.ranks, "chunk": self.chunks}
         for field, limit in limits.items():
             value = getattr(step, field)
-            refuse((value < 0) | (value >= limit),
-                   lambda i, f=field, v=value, n=limit: f"{f} {v[i]} does not exist, it must be 0 to {n - 1}")
+            refuse(
+                (value < 0) | (value >= limit),
+                lambda i, f=field, v=value, n=limit: (
+                    f"{f} {v[i]} does not exist, it must be 0 to {n - 1}"
+                ),
+            )
         refuse(step.source == step.destination, lambda i: "a rank cannot send to itself")
-        refuse(_clashes(step, self.chunks),
-               lambda i: "this place is written twice in one step, and a copy and another write have no order")
+        refuse(
+            _clashes(step, self.chunks),
+            lambda i: (
+                "this place is written twice in one step, and a copy and another write have no "
+                "order"
+            ),
+        )
         for column in step:
             column.flags.writeable = False  # what was checked stays as it was
         return step
 
 
 def _clashes(step: Transfer, chunks: int) -> np.ndarray:
-    """Transfers that write where another one of the same step writes, unless both reduce: sums have no order."""
+    """Transfers that write where another one of the same step writes, unless both reduce: sums have
+    no order.
+    """
     place = step.destination.astype(np.int64) * chunks + step.chunk
     order = np.argsort(place, kind="stable")
     place, reduce = place[order], step.reduce[order]
@@ -203,7 +252,10 @@ def _as_step(where: str, transfers: Transfer | Iterable[Transfer]) -> Transfer:
     if not isinstance(transfers, Iterable) or isinstance(transfers, (str, bytes)):
         raise TypeError(f"{where} must be a Transfer or a list of them, got {shown(transfers)}")
     transfers = [transfers] if isinstance(transfers, Transfer) else list(transfers)
-    columns = [_columns(f"{where}, transfer {number}", transfer) for number, transfer in enumerate(transfers)]
+    columns = [
+        _columns(f"{where}, transfer {number}", transfer)
+        for number, transfer in enumerate(transfers)
+    ]
     if len(columns) == 1:
         return columns[0]
     if not columns:
@@ -213,7 +265,9 @@ def _as_step(where: str, transfers: Transfer | Iterable[Transfer]) -> Transfer:
 
 def _columns(where: str, transfer: Transfer) -> Transfer:
     if not isinstance(transfer, Transfer):
-        raise TypeError(f"{where} must be a Transfer(source, destination, chunk, reduce), got {shown(transfer)}")
+        raise TypeError(
+            f"{where} must be a Transfer(source, destination, chunk, reduce), got {shown(transfer)}"
+        )
     arrays = [np.asarray(value) for value in transfer]
     for field, value, array in zip(Transfer._fields, transfer, arrays, strict=True):
         if array.dtype.kind not in ("b" if field == "reduce" else "iu") and array.size:

@@ -1,8 +1,9 @@
 """Reads an answer: as values of Python's own types, and in limited time.
 
-An answer may be of any class, and a class may say of itself that it equals everything, or never come to an end of
-saying what it is. So nothing is compared before ``plain`` made Python's own values of it, and all of it, from the
-first look at the answer to the hint, runs in ``verdict_within``.
+An answer may be of any class, and a class may say of itself that it equals everything, or never
+come to an end of saying what it is. So nothing is compared before ``plain`` made Python's own
+values of it, and all of it, from the first look at the answer to the hint, runs in
+``verdict_within``.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ class Endless(Exception):
 
 @singledispatch
 def plain(value: Any) -> Any:
-    """``value`` in Python's own types, the items of a collection too; what is of no such type stays as it is.
+    """``value`` in Python's own types, the items of a collection too; what is of no such type stays
+    as it is.
 
-    NumPy's scalars and arrays without an axis become the Python number or text that they hold, fractions and decimals
-    floats, an iterator the list of its items. It does not ask a subclass of a number, a text or a collection what it
-    claims to be.
+    NumPy's scalars and arrays without an axis become the Python number or text that they hold,
+    fractions and decimals floats, an iterator the list of its items. It does not ask a subclass of
+    a number, a text or a collection what it claims to be.
 
     >>> plain((np.float32(0.5), np.str_("ring"), np.array(3), range(2), map(abs, [-1])))
     (0.5, 'ring', 3, range(0, 2), [1])
@@ -76,7 +78,9 @@ def _list(values: list) -> list:
 
 @plain.register
 def _tuple(values: tuple) -> tuple:
-    return tuple.__new__(type(values), map(plain, tuple.__iter__(values)))  # a named tuple keeps its names
+    return tuple.__new__(
+        type(values), map(plain, tuple.__iter__(values))
+    )  # a named tuple keeps its names
 
 
 @plain.register
@@ -103,10 +107,18 @@ def _iterator(values: Iterator) -> list:
 
 
 def verdict_within(seconds: float, check: Callable[..., Verdict], *arguments: Any) -> Verdict:
-    """The verdict that ``check(*arguments)`` returns, or a hint if it raises or runs longer than ``seconds``."""
+    """The verdict that ``check(*arguments)`` returns, or a hint if it raises or runs longer than
+    ``seconds``.
+    """
     outcome = call_within(seconds, check, *arguments)
     if outcome.timed_out:
-        return hint("This answer could not be read to its end and was stopped. Does every loop come to its end?")
+        return hint(
+            "This answer could not be read to its end and was stopped. Does every loop come to its "
+            "end?"
+        )
     if outcome.error is not None:
-        return hint(f"This answer could not be checked ({type(outcome.error).__name__}). Is it of the kind that is asked?")
+        return hint(
+            f"This answer could not be checked ({type(outcome.error).__name__}). Is it of the kind "
+            "that is asked?"
+        )
     return outcome.value

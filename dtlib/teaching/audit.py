@@ -1,4 +1,6 @@
-"""What is asked of every exercise: an untouched stub, the reference and each mistake get the verdict they deserve."""
+"""What is asked of every exercise: an untouched stub, the reference and each mistake get the
+verdict they deserve.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,33 @@ __all__ = ["audit", "leaks"]
 
 # A number that stands alone: not the digit of a name (B200) nor a factor in a formula (2(n-1)).
 _NUMBER = re.compile(r"(?<![\w.(])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w(])", re.IGNORECASE)
-_SCALES = [scale for power in range(-6, 7) for scale in (1000.0**power, 1024.0**power)] + [0.01, 100.0, 0.125, 8.0]
-ODD_ANSWERS: list[Any] = [None, "6.48", "", True, 1j, [1], [1, 2], (3,), {}, np.ones(1), np.ones(3), float("nan"),
-                          float("inf"), -1, 0, 10**400, print, object(), 123.456]
+_SCALES = [scale for power in range(-6, 7) for scale in (1000.0**power, 1024.0**power)] + [
+    0.01,
+    100.0,
+    0.125,
+    8.0,
+]
+ODD_ANSWERS: list[Any] = [
+    None,
+    "6.48",
+    "",
+    True,
+    1j,
+    [1],
+    [1, 2],
+    (3,),
+    {},
+    np.ones(1),
+    np.ones(3),
+    float("nan"),
+    float("inf"),
+    -1,
+    0,
+    10**400,
+    print,
+    object(),
+    123.456,
+]
 
 
 def _digits(token: str) -> int:
@@ -23,10 +49,11 @@ def _digits(token: str) -> int:
 
 
 def leaks(text: str, value: float) -> bool:
-    """Whether ``text`` contains ``value`` as a person might write it: rounded, with separators, with any prefix.
+    """Whether ``text`` contains ``value`` as a person might write it: rounded, with separators,
+    with any prefix.
 
-    A number of three or more digits counts when it is the value rounded to as many, under any decimal or binary
-    prefix; a shorter one only when it is the value.
+    A number of three or more digits counts when it is the value rounded to as many, under any
+    decimal or binary prefix; a shorter one only when it is the value.
 
     >>> leaks("about 6.48 TB", 6.48e12), leaks("16,383 wait", 16383), leaks("16 bytes each", 6.48e12)
     (True, True, False)
@@ -35,7 +62,9 @@ def leaks(text: str, value: float) -> bool:
         number, digits = float(token.rstrip(",").replace(",", "")), _digits(token)
         if number == value:
             return True
-        if digits >= 3 and any(f"{value * scale:.{digits - 1}e}" == f"{number:.{digits - 1}e}" for scale in _SCALES):
+        if digits >= 3 and any(
+            f"{value * scale:.{digits - 1}e}" == f"{number:.{digits - 1}e}" for scale in _SCALES
+        ):
             return True
     return False
 

@@ -19,8 +19,9 @@ A chapter's exercises stand in ``dtlib/teaching/exercises/<chapter>.py``. A numb
                             mistakes=((lambda times: sum(times) / len(times), "The mean: who waits for whom?"),
                                       (lambda times: times[-1], "The last in the list need not be the last to end."))))
 
-In the notebook the learner writes ``idle = ...`` and, below it, ``check_idle(idle)``. ``dtlib.teaching.audit``
-says whether an exercise keeps its promises; one test runs it over all of them.
+In the notebook the learner writes ``idle = ...`` and, below it, ``check_idle(idle)``.
+``dtlib.teaching.audit`` says whether an exercise keeps its promises; one test runs it over all of
+them.
 """
 
 from __future__ import annotations
@@ -31,18 +32,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
-from dtlib.arguments import choice, count, quantity
+from dtlib.arguments import choice, real_number, whole_number
 from dtlib.teaching.function import FunctionCheck
 from dtlib.teaching.number import NumberCheck
 from dtlib.teaching.verdict import Verdict
 
-__all__ = ["EXERCISES", "Check", "Exercise", "FunctionCheck", "NumberCheck", "define", "exercise", "load_all"]
+__all__ = [
+    "EXERCISES",
+    "Check",
+    "Exercise",
+    "FunctionCheck",
+    "NumberCheck",
+    "define",
+    "exercise",
+    "load_all",
+]
 
 Kind = Literal["predict", "compute", "implement", "design"]
 
 
 class Check(Protocol):
-    """Maps any answer at all to a verdict, never raising, and knows a right answer and the wrong ones with their own hint."""
+    """Maps any answer at all to a verdict, never raising, and knows a right answer and the wrong
+    ones with their own hint.
+    """
 
     @property
     def reference(self) -> Any: ...
@@ -68,9 +80,11 @@ class Exercise:
 
     def __post_init__(self) -> None:
         choice("kind", self.kind, get_args(Kind))
-        quantity("minutes", self.minutes, zero=False, array=False)
-        count("points", self.points, at_least=0)
-        object.__setattr__(self, "__doc__", f"{self.title} ({self.kind}, {self.minutes:g} min)\n\n{self.task}")
+        real_number("minutes", self.minutes, zero=False, array=False)
+        whole_number("points", self.points, at_least=0)
+        object.__setattr__(
+            self, "__doc__", f"{self.title} ({self.kind}, {self.minutes:g} min)\n\n{self.task}"
+        )
 
     def __call__(self, answer: Any) -> Verdict:
         return self.check(answer)
@@ -79,13 +93,27 @@ class Exercise:
 EXERCISES: dict[str, Exercise] = {}
 
 
-def define(id: str, *, chapter: str, title: str, kind: Kind, minutes: float, points: int, task: str,
-           check: Check) -> Exercise:
-    """An Exercise, entered in EXERCISES under its ``id``; the same one defined again, as a reload does, replaces it."""
+def define(
+    id: str,
+    *,
+    chapter: str,
+    title: str,
+    kind: Kind,
+    minutes: float,
+    points: int,
+    task: str,
+    check: Check,
+) -> Exercise:
+    """An Exercise, entered in EXERCISES under its ``id``; the same one defined again, as a reload
+    does, replaces it.
+    """
     defined = Exercise(id, chapter, title, kind, minutes, points, task, check)
     earlier = EXERCISES.get(id, defined)
     if (earlier.chapter, earlier.title) != (chapter, title):
-        raise ValueError(f"id {id!r} is taken by {earlier.title!r} of chapter {earlier.chapter!r}: choose another")
+        raise ValueError(
+            f"id {id!r} is taken by {earlier.title!r} of chapter {earlier.chapter!r}: choose "
+            "another"
+        )
     EXERCISES[id] = defined
     return defined
 

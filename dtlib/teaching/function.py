@@ -25,7 +25,10 @@ __all__ = ["FunctionCheck"]
 MOST_SHOWN = 40  # characters of a result that a judge has words for
 NEAR = 0.01
 CLOSE = "Close, and not exact: look for what is rounded, left out, or drawn at random."
-RANDOM = "A second call with the same inputs returned something else. Compute the exact value, without random numbers."
+RANDOM = (
+    "A second call with the same inputs returned something else. Compute the exact value, "
+    "without random numbers."
+)
 
 _SHORT = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 12
@@ -41,23 +44,31 @@ def _shown(value: Any) -> str:
 
 
 def _result(function: Callable[..., Any], *inputs: Any) -> Any:
-    """What it returns, made plain while its deadline runs: a generator does its work only when asked."""
+    """What it returns, made plain while its deadline runs: a generator does its work only when
+    asked.
+    """
     return plain(function(*inputs))
 
 
 def _is_stub(answer: Any) -> bool:
-    """Whether the body of a function is only ``...``, ``pass`` or a docstring, so that all it does is return None."""
+    """Whether the body of a function is only ``...``, ``pass`` or a docstring, so that all it does
+    is return None.
+    """
     if not inspect.isfunction(answer):
         return False
-    return all(step.opname in ("RESUME", "NOP", "RETURN_VALUE")
-               or (step.opname in ("LOAD_CONST", "RETURN_CONST") and step.argval is None)
-               for step in dis.get_instructions(answer))
+    return all(
+        step.opname in ("RESUME", "NOP", "RETURN_VALUE")
+        or (step.opname in ("LOAD_CONST", "RETURN_CONST") and step.argval is None)
+        for step in dis.get_instructions(answer)
+    )
 
 
 def _same(a: Any, b: Any, rtol: float = 0.0) -> bool:
-    """Whether plain values agree in structure and shape, numbers within ``rtol``; a tuple may stand for a list.
+    """Whether plain values agree in structure and shape, numbers within ``rtol``; a tuple may stand
+    for a list.
 
-    Only values of one type are asked whether they are equal: a class of the learner's own has no say in it.
+    Only values of one type are asked whether they are equal: a class of the learner's own has no
+    say in it.
     """
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         a, b = np.asarray(a), np.asarray(b)
@@ -83,8 +94,16 @@ def _near(a: float, b: float, rtol: float) -> bool:
 
 
 def _kind(value: Any) -> str:
-    for types, name in ((bool, "a truth value"), ((int, float), "a number"), (str, "a text"), (dict, "a dict"),
-                        ((list, tuple), "a list"), (set, "a set"), (type(None), "None"), (np.ndarray, "an array")):
+    for types, name in (
+        (bool, "a truth value"),
+        ((int, float), "a number"),
+        (str, "a text"),
+        (dict, "a dict"),
+        ((list, tuple), "a list"),
+        (set, "a set"),
+        (type(None), "None"),
+        (np.ndarray, "an array"),
+    ):
         if isinstance(value, types):
             return name
     return f"a {type(value).__name__}"
@@ -92,9 +111,14 @@ def _kind(value: Any) -> str:
 
 def _place(error: BaseException, function: Any) -> str:
     """The learner's line at which ``error`` came up."""
-    code = getattr(inspect.unwrap(function), "__code__", None) or getattr(type(function).__call__, "__code__", None)
-    frames = [frame for frame in traceback.walk_tb(error.__traceback__)
-              if code and frame[0].f_code.co_filename == code.co_filename]
+    code = getattr(inspect.unwrap(function), "__code__", None) or getattr(
+        type(function).__call__, "__code__", None
+    )
+    frames = [
+        frame
+        for frame in traceback.walk_tb(error.__traceback__)
+        if code and frame[0].f_code.co_filename == code.co_filename
+    ]
     if not frames:
         return ""
     frame, line = frames[-1]
@@ -107,7 +131,10 @@ def _error_hint(error: BaseException, function: Any, call: str) -> str:
     if isinstance(error, SystemExit):
         return f"{call} called exit(){place}. Return the value; the notebook goes on."
     if isinstance(error, RecursionError):
-        return f"{call} called itself without end (RecursionError){place}. Is there a case that ends it?"
+        return (
+            f"{call} called itself without end (RecursionError){place}. Is there a case that "
+            "ends it?"
+        )
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"{call} raised {text}{place or ', outside of your own lines'}"
 
@@ -125,12 +152,16 @@ def _difference(result: Any, expected: Any, rtol: float, unit: str) -> str:
     if isinstance(expected, (list, tuple, dict, set)) and len(result) != len(expected):
         return "It has too " + ("many items." if len(result) > len(expected) else "few items.")
     if isinstance(expected, (list, tuple)):
-        first = next(i for i, pair in enumerate(zip(result, expected, strict=True)) if not _same(*pair, rtol))
+        first = next(
+            i for i, pair in enumerate(zip(result, expected, strict=True)) if not _same(*pair, rtol)
+        )
         return f"The first wrong item is at index {first}."
     if _kind(expected) == "a number":
         if isinstance(expected, int) and abs(result - expected) == 1:
             return "Off by one: decide whether the first, the last or the rank itself counts."
-        return not_a_number(result) or (CLOSE if close(result, expected, NEAR) else slip(result, expected, unit))
+        return not_a_number(result) or (
+            CLOSE if close(result, expected, NEAR) else slip(result, expected, unit)
+        )
     return "That is not right. Work this input out by hand and compare."
 
 
@@ -138,14 +169,13 @@ def _difference(result: Any, expected: Any, rtol: float, unit: str) -> str:
 class FunctionCheck:
     """A check of a function, by calling it.
 
-    reference    the right function: what it returns on a case is what is asked
-    cases        tuples of inputs, each passed on as a deep copy; put in the inputs on which naive ideas fail
-    mistakes     pairs of a wrong function and the hint for whoever returns the same as it does
-    judge        instead of comparing: ``judge(result, *inputs)`` returns a hint, or None if the result is right
-    unit         of the number returned, if it has one: its slips get their hints
-    rtol         relative tolerance of numbers
-    seconds      the deadline of one call, and of judging what it returned
-    explanation  shown after the pass
+    reference    the right function: what it returns on a case is what is asked cases        tuples
+    of inputs, each passed on as a deep copy; put in the inputs on which naive ideas fail mistakes
+    pairs of a wrong function and the hint for whoever returns the same as it does judge
+    instead of comparing: ``judge(result, *inputs)`` returns a hint, or None if the result is right
+    unit         of the number returned, if it has one: its slips get their hints rtol
+    relative tolerance of numbers seconds      the deadline of one call, and of judging what it
+    returned explanation  shown after the pass
 
     >>> check = FunctionCheck(lambda n: n - 1, cases=((1,), (8,)), mistakes=((lambda n: n, "It failed."),))
     >>> check(lambda n: n - 1), check(lambda n: n)
@@ -163,7 +193,8 @@ class FunctionCheck:
 
     def __call__(self, answer: Any) -> Verdict:
         for inputs in self.cases:
-            # Room for the call, a second one and the judge, which have their own deadlines, and for all the rest.
+            # Room for the call, a second one and the judge, which have their own deadlines, and for
+            # all the rest.
             verdict = verdict_within(4 * self.seconds, self._on_case, answer, inputs)
             if not verdict.passed:
                 return verdict
@@ -186,7 +217,10 @@ class FunctionCheck:
             return NOT_ATTEMPTED
         problem = self._failure(outcome, answer, call)
         if problem is None and comparable and not _same(plain(given), before):
-            problem = f"{call} changed its input. Work on a copy: whoever called still needs the original."
+            problem = (
+                f"{call} changed its input. Work on a copy: whoever called still needs the "
+                "original."
+            )
         if problem is None:
             found = self._fault(outcome.value, inputs)
             if found and self._varies(answer, inputs, outcome.value):
@@ -210,17 +244,26 @@ class FunctionCheck:
     def _failure(self, outcome: Outcome, answer: Any, call: str) -> str | None:
         """The hint for a call that returned no value to judge."""
         if outcome.timed_out:
-            return f"{call} ran longer than {self.seconds:g} s and was stopped. Does every loop come to its end?"
+            return (
+                f"{call} ran longer than {self.seconds:g} s and was stopped. Does every loop "
+                "come to its end?"
+            )
         if isinstance(outcome.error, Endless):
-            return f"{call} yielded more than {MOST_ITEMS:,} items and was stopped. Does every loop come to its end?"
+            return (
+                f"{call} yielded more than {MOST_ITEMS:,} items and was stopped. Does every "
+                "loop come to its end?"
+            )
         if outcome.error is not None:
             return _error_hint(outcome.error, answer, call)
         if inspect.iscoroutine(outcome.value):
             outcome.value.close()
             return f"{call} returned a coroutine: write def, without async."
         if outcome.value is None:
-            return (f"{call} printed something and returned None: use return in place of print." if outcome.printed
-                    else f"{call} returned None: is there a return on every way through the function?")
+            return (
+                f"{call} printed something and returned None: use return in place of print."
+                if outcome.printed
+                else f"{call} returned None: is there a return on every way through the function?"
+            )
         return None
 
     def _fault(self, result: Any, inputs: tuple[Any, ...]) -> str | None:
@@ -242,13 +285,21 @@ class FunctionCheck:
 
     def _compared(self, result: Any, inputs: tuple[Any, ...]) -> str | None:
         expected = _result(self.reference, *copy.deepcopy(inputs))
-        return None if _equal(result, expected, self.rtol) else _difference(result, expected, self.rtol, self.unit)
+        return (
+            None
+            if _equal(result, expected, self.rtol)
+            else _difference(result, expected, self.rtol, self.unit)
+        )
 
 
 def _not_written(outcome: Outcome) -> bool:
-    """Whether the call met a ``...`` that was to be replaced: returned, yielded first, or computed with."""
+    """Whether the call met a ``...`` that was to be replaced: returned, yielded first, or computed
+    with.
+    """
     error, value = outcome.error, outcome.value
-    if isinstance(error, NotImplementedError) or (isinstance(error, TypeError) and "ellipsis" in str(error).lower()):
+    if isinstance(error, NotImplementedError) or (
+        isinstance(error, TypeError) and "ellipsis" in str(error).lower()
+    ):
         return True
     return value is ... or (isinstance(value, (list, tuple)) and bool(value) and value[0] is ...)
 
@@ -258,7 +309,10 @@ def _refuses(answer: Callable[..., Any], inputs: tuple[Any, ...]) -> str | None:
     try:
         inspect.signature(answer).bind(*inputs)
     except TypeError as error:
-        return f"The check calls your function with {len(inputs)} inputs, and its definition does not fit: {error}."
+        return (
+            f"The check calls your function with {len(inputs)} inputs, and its definition does "
+            f"not fit: {error}."
+        )
     except ValueError:  # a built-in function without a signature
         return None
     return None

@@ -42,7 +42,10 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         border = _SIGNS[self.status][1]
-        style = f"border-left: 0.3em {border} currentColor; padding: 0.3em 0.8em; color: inherit; white-space: pre-wrap"
+        style = (
+            f"border-left: 0.3em {border} currentColor; padding: 0.3em 0.8em; color: inherit; "
+            "white-space: pre-wrap"
+        )
         return f'<div class="dt-line" role="status" style="{style}"><strong>{self._heading}</strong> {escape(self.message)}</div>'
 
 

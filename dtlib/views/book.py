@@ -1,7 +1,7 @@
 """The Sphinx extension of the book: views on pages, formulas as MathML, no request to another host.
 
-It tells the kernels that the host is a page, writes the front end's files, and mends what the theme sends that would
-log an error in every reader's console.
+It tells the kernels that the host is a page, writes the front end's files, and mends what the theme
+sends that would log an error in every reader's console.
 """
 
 from __future__ import annotations
@@ -38,12 +38,16 @@ def _write_front_end(app: Sphinx) -> None:
 
 
 def _write_front_page(app: Sphinx) -> None:
-    """The page that sends a reader from the site's root to its first page; without an icon, which it would not wait for."""
+    """The page that sends a reader from the site's root to its first page; without an icon, which
+    it would not wait for.
+    """
     first, title = f"{app.config.root_doc}.html", escape(app.config.html_title)
     Path(app.outdir, "index.html").write_text(
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
         f'<link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url={first}">'
-        f'<a href="{first}">{title}</a></html>', encoding="utf-8")
+        f'<a href="{first}">{title}</a></html>',
+        encoding="utf-8",
+    )
 
 
 def _mathml(display: str) -> Any:
@@ -54,6 +58,7 @@ def _mathml(display: str) -> Any:
             mathml = f'<div class="math"{label}>{mathml}</div>'
         translator.body.append(mathml)
         raise nodes.SkipNode
+
     return visit
 
 
@@ -65,24 +70,38 @@ def _require_alternative_text(app: Sphinx, document: nodes.document) -> None:
     for raw in document.findall(nodes.raw):
         for tag in re.findall(r"<img\b[^>]*>", raw.astext()):
             if not re.search(r'alt="[^"]+"', tag):
-                log.warning("an image in raw HTML has no alternative text: %s", tag[:80], location=raw)
+                log.warning(
+                    "an image in raw HTML has no alternative text: %s", tag[:80], location=raw
+                )
         if "<svg" in raw.astext() and not re.search(r'aria-label="[^"]+"', raw.astext()):
             log.warning("a drawing in raw HTML has no alternative text (aria-label)", location=raw)
 
 
-def _without_thebe(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
-    """Jupyter Book sends the scripts of live code cells twice, which is an error in the console; no page here uses them."""
+def _without_thebe(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Jupyter Book sends the scripts of live code cells twice, which is an error in the console; no
+    page here uses them.
+    """
     for kind in ("script_files", "css_files"):
         if kind in context:
-            context[kind] = [file for file in context[kind] if "thebe" not in f"{file} {getattr(file, 'attributes', '')}".lower()]
+            context[kind] = [
+                file
+                for file in context[kind]
+                if "thebe" not in f"{file} {getattr(file, 'attributes', '')}".lower()
+            ]
 
 
 def _digest() -> str:
-    """Of every file of dtlib: a page holds what dtlib computed, so another dtlib makes every page anew."""
+    """Of every file of dtlib: a page holds what dtlib computed, so another dtlib makes every page
+    anew.
+    """
     folder = Path(dtlib.__file__).parent
     digest = hashlib.sha256()
     for file in sorted(f for f in folder.rglob("*") if f.is_file() and f.suffix != ".pyc"):
-        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+        digest.update(
+            file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes() + b"\0"
+        )
     return digest.hexdigest()
 
 

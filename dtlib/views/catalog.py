@@ -1,4 +1,6 @@
-"""Every explorer and prediction of the course, by name: what the tests and the benchmark go through."""
+"""Every explorer and prediction of the course, by name: what the tests and the benchmark go
+through.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ View = TypeVar("View", Explorer, Prediction)
 
 
 def _named(kind: type[View], *modules: ModuleType) -> dict[str, View]:
-    views = [value for module in modules for value in vars(module).values() if isinstance(value, kind)]
+    views = [
+        value for module in modules for value in vars(module).values() if isinstance(value, kind)
+    ]
     named = {view.name: view for view in views}
     if len(named) < len(views):
         raise ValueError(f"two views share a name among {sorted(view.name for view in views)}")
@@ -27,4 +31,10 @@ def _named(kind: type[View], *modules: ModuleType) -> dict[str, View]:
 
 
 EXPLORERS = _named(Explorer, landing, one_machine, barrier, all_reduce, hierarchy)
-PREDICTIONS = _named(Prediction, one_machine_predictions, barrier_predictions, all_reduce_predictions, hierarchy_predictions)
+PREDICTIONS = _named(
+    Prediction,
+    one_machine_predictions,
+    barrier_predictions,
+    all_reduce_predictions,
+    hierarchy_predictions,
+)

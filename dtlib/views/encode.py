@@ -1,7 +1,7 @@
 """What Python and the front end say to each other: a view as plain data.
 
-Numbers are rounded to seven significant digits, more than any chart can show; both hosts use this encoding, so that
-a page and a notebook print the same.
+Numbers are rounded to seven significant digits, more than any chart can show; both hosts use this
+encoding, so that a page and a notebook print the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ STATIC_WIDTH = 680
 
 
 def _plain(value: Any) -> Any:
-    """A table's cell as JSON has it; a number that JSON lacks is an error and never reaches a reader."""
+    """A table's cell as JSON has it; a number that JSON lacks is an error and never reaches a
+    reader.
+    """
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if isinstance(value, (int, np.integer)):
@@ -57,12 +59,16 @@ def shown_state(explorer: Explorer, at: Sequence[int]) -> dict[str, Any]:
 
 
 def _content(explorer: Explorer, shown: Shown) -> dict[str, Any]:
-    return {"tables": {name: _columns(rows) for name, rows in shown.tables.items()},
-            "readouts": [shown.readouts[name] for name in explorer.readouts], "says": shown.says}
+    return {
+        "tables": {name: _columns(rows) for name, rows in shown.tables.items()},
+        "readouts": [shown.readouts[name] for name in explorer.readouts],
+        "says": shown.says,
+    }
 
 
 def baked(explorer: Explorer) -> dict[str, Any]:
-    """Every state: ``index`` nests one list a control down to ``[table numbers, readout texts, sentence]``.
+    """Every state: ``index`` nests one list a control down to ``[table numbers, readout texts,
+    sentence]``.
 
     Equal tables are stored once, in ``pool``; a state names them by position.
     """
@@ -72,7 +78,10 @@ def baked(explorer: Explorer) -> dict[str, Any]:
     for at in explorer.states():
         content = _content(explorer, explorer.at(at))
         names = list(content["tables"])
-        numbers = [pool.setdefault(json.dumps(table, separators=(",", ":")), len(pool)) for table in content["tables"].values()]
+        numbers = [
+            pool.setdefault(json.dumps(table, separators=(",", ":")), len(pool))
+            for table in content["tables"].values()
+        ]
         node = index
         for position in at[:-1]:
             while len(node) <= position:
@@ -84,12 +93,16 @@ def baked(explorer: Explorer) -> dict[str, Any]:
 
 def vega_spec(chart: Any, height: int) -> dict[str, Any]:
     """The chart compiled to Vega, so that a page need not carry the Vega-Lite compiler."""
-    spec = chart.properties(width=STATIC_WIDTH, height=height).to_dict(validate=True, context={"pre_transform": False})
+    spec = chart.properties(width=STATIC_WIDTH, height=height).to_dict(
+        validate=True, context={"pre_transform": False}
+    )
     spec.pop("datasets", None)
     spec["autosize"] = {"type": "fit", "contains": "padding"}
     spec["config"] = VEGA_CONFIG
     vega = vl_convert.vegalite_to_vega(spec)
-    vega.setdefault("signals", []).append({"name": "narrow", "value": False})  # the front end knows; legends ask
+    vega.setdefault("signals", []).append(
+        {"name": "narrow", "value": False}
+    )  # the front end knows; legends ask
     return vega
 
 
@@ -101,9 +114,19 @@ def _vega(explorer: Explorer) -> str:
 def explorer_spec(explorer: Explorer) -> dict[str, Any]:
     """What does not change with the state: title, controls, readouts, columns, chart."""
     return {
-        "name": explorer.name, "title": explorer.title, "start": list(explorer.start),
-        "controls": [{"name": c.name, "label": c.label, "texts": list(c.texts), "kind": c.kind, "play": c.play}
-                     for c in explorer.controls],
+        "name": explorer.name,
+        "title": explorer.title,
+        "start": list(explorer.start),
+        "controls": [
+            {
+                "name": c.name,
+                "label": c.label,
+                "texts": list(c.texts),
+                "kind": c.kind,
+                "play": c.play,
+            }
+            for c in explorer.controls
+        ],
         "readouts": [{"name": name, "label": label} for name, label in explorer.readouts.items()],
         "columns": {name: asdict(column) for name, column in explorer.columns.items()},
         "vega": json.loads(_vega(explorer)),
@@ -116,11 +139,16 @@ def prediction_spec(prediction: Prediction) -> dict[str, Any]:
 
 
 def static_svg(explorer: Explorer) -> str:
-    """The picture of the starting state: first on the page, and all there is in print and without JavaScript."""
+    """The picture of the starting state: first on the page, and all there is in print and without
+    JavaScript.
+    """
     vega = json.loads(_vega(explorer))
     tables: Mapping[str, Any] = shown_state(explorer, explorer.start)["tables"]
     for data in vega["data"]:
         if data.get("name") in tables:
             columns = tables[data["name"]]
-            data["values"] = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+            data["values"] = [
+                dict(zip(columns, cells, strict=True))
+                for cells in zip(*columns.values(), strict=True)
+            ]
     return vl_convert.vega_to_svg(vega)

@@ -1,8 +1,9 @@
 """Explorers: one model, one chart, one front end, two hosts.
 
-An explorer is a Python function of a few discrete controls. It returns named tables, readouts and one sentence; a
-Vega-Lite chart draws the tables. In a notebook the kernel calls the function (`dtlib.views.widget`). For the published
-page every state is computed once, when the book is built (`dtlib.views.page`). ``front/explorer.js`` shows both.
+An explorer is a Python function of a few discrete controls. It returns named tables, readouts and
+one sentence; a Vega-Lite chart draws the tables. In a notebook the kernel calls the function
+(`dtlib.views.widget`). For the published page every state is computed once, when the book is built
+(`dtlib.views.page`). ``front/explorer.js`` shows both.
 
 >>> from dtlib.views.explorer import Control, Explorer, Shown
 >>> import altair as alt
@@ -41,9 +42,9 @@ Row = Mapping[str, Any]
 class Shown:
     """What an explorer shows in one state.
 
-    tables    rows by table name; the chart draws them, and ``columns`` of the explorer names what is in them
-    readouts  text by readout name, as printed beside the chart
-    says      one sentence: the alternative text of the chart, read out when a control moves
+    tables    rows by table name; the chart draws them, and ``columns`` of the explorer names what
+    is in them readouts  text by readout name, as printed beside the chart says      one sentence:
+    the alternative text of the chart, read out when a control moves
     """
 
     tables: Mapping[str, Sequence[Row]]
@@ -55,12 +56,10 @@ class Shown:
 class Control:
     """A control with a few values.
 
-    values  what the model is called with, in order
-    texts   what the reader sees (default: ``str`` of each value)
-    start   the value shown first (default: the first)
-    kind    "slider", or "choice" for a few named options
-    limit   how many of the values can be had, from the values of the controls before this one (default: all)
-    play    whether a button steps through the values
+    values  what the model is called with, in order texts   what the reader sees (default: ``str``
+    of each value) start   the value shown first (default: the first) kind    "slider", or "choice"
+    for a few named options limit   how many of the values can be had, from the values of the
+    controls before this one (default: all) play    whether a button steps through the values
     """
 
     name: str
@@ -79,8 +78,14 @@ class Control:
         if not self.texts:
             object.__setattr__(self, "texts", tuple(str(value) for value in self.values))
         if len(self.texts) != len(self.values):
-            raise ValueError(f"control {self.name!r} has {len(self.values)} values but {len(self.texts)} texts")
-        object.__setattr__(self, "start", self.values[0] if self.start is None else choice("start", self.start, self.values))
+            raise ValueError(
+                f"control {self.name!r} has {len(self.values)} values but {len(self.texts)} texts"
+            )
+        object.__setattr__(
+            self,
+            "start",
+            self.values[0] if self.start is None else choice("start", self.start, self.values),
+        )
 
     def index(self, value: Any) -> int:
         """The position of ``value``, which must be one of the values."""
@@ -89,7 +94,9 @@ class Control:
 
 @dataclass(frozen=True)
 class Column:
-    """How a column of a table is printed: a heading with its unit, and a number format of d3-format."""
+    """How a column of a table is printed: a heading with its unit, and a number format of
+    d3-format.
+    """
 
     label: str
     format: str = ""
@@ -127,9 +134,14 @@ class Explorer:
         """The same explorer, starting at these values."""
         unknown = sorted(set(values) - {c.name for c in self.controls})
         if unknown:
-            raise TypeError(f"{self.name} has no control {unknown[0]!r}: it has {', '.join(c.name for c in self.controls)}")
-        start = tuple(c.index(values[c.name]) if c.name in values else i
-                      for c, i in zip(self.controls, self.start, strict=True))
+            raise TypeError(
+                f"{self.name} has no control {unknown[0]!r}: it has "
+                f"{', '.join(c.name for c in self.controls)}"
+            )
+        start = tuple(
+            c.index(values[c.name]) if c.name in values else i
+            for c, i in zip(self.controls, self.start, strict=True)
+        )
         return replace(self, start=self.within(start))
 
     def values(self, at: Sequence[int]) -> dict[str, Any]:
@@ -141,11 +153,15 @@ class Explorer:
         return self.at(self(**values).start)
 
     def at(self, at: Sequence[int]) -> Shown:
-        """What is shown at these positions of the controls; refuses a model that leaves something out."""
+        """What is shown at these positions of the controls; refuses a model that leaves something
+        out.
+        """
         shown = self.model(**self.values(at))
         if set(shown.readouts) != set(self.readouts):
-            raise ValueError(f"{self.name}: the model returned readouts {sorted(shown.readouts)}, "
-                             f"declared are {sorted(self.readouts)}")
+            raise ValueError(
+                f"{self.name}: the model returned readouts {sorted(shown.readouts)}, "
+                f"declared are {sorted(self.readouts)}"
+            )
         fields = {name for rows in shown.tables.values() for row in rows for name in row}
         missing = set(self.columns) - fields
         if missing:
@@ -163,7 +179,9 @@ class Explorer:
 
     def within(self, at: Sequence[int]) -> tuple[int, ...]:
         """These positions, each moved into the range its control has."""
-        at = [min(max(int(i), 0), len(c.values) - 1) for c, i in zip(self.controls, at, strict=True)]
+        at = [
+            min(max(int(i), 0), len(c.values) - 1) for c, i in zip(self.controls, at, strict=True)
+        ]
         for position in range(len(at)):
             at[position] = min(at[position], self.counts(at)[position] - 1)
         return tuple(at)

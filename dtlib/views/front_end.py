@@ -1,6 +1,7 @@
 """The front end's files, and how they become one module with Vega inside.
 
-`vl_convert` bundles Vega with our source: nothing is vendored, and nothing is asked of another host.
+`vl_convert` bundles Vega with our source: nothing is vendored, and nothing is asked of another
+host.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ def _source(name: str) -> str:
 def _with_vega(source: str) -> str:
     """One module of ``source`` with Vega in it as ``Vega``.
 
-    The import names a module that vl-convert carries, so nothing is fetched; its own name ``vega`` is Vega's default
-    export, which is empty, and by way of Vega-Embed the compiler of Vega-Lite would come along: half as much again.
+    The import names a module that vl-convert carries, so nothing is fetched; its own name ``vega``
+    is Vega's default export, which is empty, and by way of Vega-Embed the compiler of Vega-Lite
+    would come along: half as much again.
     """
     carried = f"https://cdn.jsdelivr.net/npm/vega@{vl_convert.get_vega_version()}/+esm.js"
     return vl_convert.javascript_bundle(f'import * as Vega from "{carried}";\n{source}')
@@ -43,12 +45,17 @@ def notebook_explorer() -> str:
 @cache
 def notebook_prediction() -> str:
     """The anywidget module of a prediction."""
-    return _source("prediction.js") + "\nexport default { render: ({ model, el }) => mountPrediction(el, model.get('spec')) };\n"
+    return (
+        _source("prediction.js")
+        + "\nexport default { render: ({ model, el }) => mountPrediction(el, model.get('spec')) };\n"
+    )
 
 
 @cache
 def page_file(name: str) -> str:
-    """A file of the published page: `explorers.js` has Vega inside and loads when an explorer comes near the view."""
+    """A file of the published page: `explorers.js` has Vega inside and loads when an explorer comes
+    near the view.
+    """
     if name == "explorers.js":
         return _with_vega(_source("explorer.js") + _source("baked.js"))
     if name == "page.js":

@@ -1,6 +1,7 @@
 """Where a view is shown: as a widget in a notebook, or baked into a page of the book.
 
-The Sphinx extension `dtlib.views.book` sets ``DTLIB_HOST=page`` for the kernels that execute the chapters.
+The Sphinx extension `dtlib.views.book` sets ``DTLIB_HOST=page`` for the kernels that execute the
+chapters.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ __all__ = ["mimebundle"]
 
 
 def mimebundle(view: Any) -> Any:
-    """The output of a cell that ends in ``view``: HTML with every state on the page, a live widget elsewhere."""
+    """The output of a cell that ends in ``view``: HTML with every state on the page, a live widget
+    elsewhere.
+    """
     name = type(view).__name__
     where = choice("DTLIB_HOST", os.environ.get("DTLIB_HOST", "notebook"), ("notebook", "page"))
     if where == "page":

@@ -16,7 +16,9 @@ __all__ = ["html"]
 
 
 def _data(value: Any) -> str:
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("</", "<\\/")
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace(
+        "</", "<\\/"
+    )
     return f'<script type="application/json">{text}</script>'
 
 
@@ -30,10 +32,12 @@ def html(view: Any) -> str:
 def _explorer(explorer: Explorer) -> str:
     says = explorer.at(explorer.start).says
     data = {"spec": encode.explorer_spec(explorer), "baked": encode.baked(explorer)}
-    return (f'<figure class="dt-explorer" id="explorer-{explorer.name}" data-explorer="{explorer.name}">'
-            f'<figcaption class="dt-title">{escape(explorer.title)}</figcaption>'
-            f'<div class="dt-static" role="img" aria-label="{escape(says)}">{encode.static_svg(explorer)}</div>'
-            f'<p class="dt-says">{escape(says)}</p>{_data(data)}</figure>')
+    return (
+        f'<figure class="dt-explorer" id="explorer-{explorer.name}" data-explorer="{explorer.name}">'
+        f'<figcaption class="dt-title">{escape(explorer.title)}</figcaption>'
+        f'<div class="dt-static" role="img" aria-label="{escape(says)}">{encode.static_svg(explorer)}</div>'
+        f'<p class="dt-says">{escape(says)}</p>{_data(data)}</figure>'
+    )
 
 
 @html.register
@@ -44,6 +48,8 @@ def _lab(lab: Lab) -> str:
 @html.register
 def _prediction(prediction: Prediction) -> str:
     answer = f"{prediction.answer:.6g} {prediction.unit}. {prediction.because}"
-    return (f'<div class="dt-prediction" data-prediction="{prediction.name}">'
-            f'<p>{escape(prediction.question)}</p><details><summary>Answer</summary><p>{escape(answer)}</p></details>'
-            f'{_data(encode.prediction_spec(prediction))}</div>')
+    return (
+        f'<div class="dt-prediction" data-prediction="{prediction.name}">'
+        f"<p>{escape(prediction.question)}</p><details><summary>Answer</summary><p>{escape(answer)}</p></details>"
+        f"{_data(encode.prediction_spec(prediction))}</div>"
+    )

@@ -1,4 +1,6 @@
-"""Static pictures: a Matplotlib figure as SVG that takes the page's text color, with alternative text."""
+"""Static pictures: a Matplotlib figure as SVG that takes the page's text color, with alternative
+text.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,25 @@ from dtlib.views.theme import COLORS, INK
 
 __all__ = ["Picture", "axes"]
 
-# Matplotlib needs a color it knows: this one is replaced by the page's ink when the figure is written.
+# Matplotlib needs a color it knows: this one is replaced by the page's ink when the figure is
+# written.
 _STAND_IN = "#010203"
 _STYLE: dict[str, Any] = {
-    "svg.fonttype": "none", "svg.hashsalt": "dtlib", "font.size": 12, "font.family": "sans-serif",
-    "text.color": _STAND_IN, "axes.labelcolor": _STAND_IN, "axes.edgecolor": _STAND_IN, "xtick.color": _STAND_IN,
-    "ytick.color": _STAND_IN, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-    "grid.color": _STAND_IN, "grid.alpha": 0.15, "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "dtlib",
+    "font.size": 12,
+    "font.family": "sans-serif",
+    "text.color": _STAND_IN,
+    "axes.labelcolor": _STAND_IN,
+    "axes.edgecolor": _STAND_IN,
+    "xtick.color": _STAND_IN,
+    "ytick.color": _STAND_IN,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": _STAND_IN,
+    "grid.alpha": 0.15,
+    "legend.frameon": False,
     "axes.prop_cycle": matplotlib.cycler(color=COLORS),
 }
 
@@ -45,12 +59,18 @@ class Picture:
 
     def _repr_html_(self) -> str:
         text = io.StringIO()
-        for words in self.figure.findobj(Text):  # those added after the axes were made are black, which is no ink
+        for words in self.figure.findobj(
+            Text
+        ):  # those added after the axes were made are black, which is no ink
             if words.get_color() == matplotlib.rcParams["text.color"]:
                 words.set_color(_STAND_IN)
         with matplotlib.rc_context(_STYLE):
-            self.figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+            self.figure.savefig(
+                text, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+            )
         svg = text.getvalue().replace(_STAND_IN, INK)
-        svg = svg[svg.index("<svg"):]
-        return (f'<figure class="dt-picture"><div role="img" aria-label="{escape(self.says)}">{svg}</div>'
-                f'<figcaption>{escape(self.says)}</figcaption></figure>')
+        svg = svg[svg.index("<svg") :]
+        return (
+            f'<figure class="dt-picture"><div role="img" aria-label="{escape(self.says)}">{svg}</div>'
+            f"<figcaption>{escape(self.says)}</figcaption></figure>"
+        )

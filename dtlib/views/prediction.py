@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dtlib.arguments import quantity
+from dtlib.arguments import real_number
 
 __all__ = ["Prediction"]
 
@@ -22,10 +22,9 @@ __all__ = ["Prediction"]
 class Prediction:
     """A question with a number for an answer.
 
-    answer     the number, computed by dtlib and never typed in
-    unit       what the number counts or is measured in
-    because    shown after the reader has answered: where the number comes from
-    slips      (wrong number, what led there) pairs: the matching one is shown to who wrote that number
+    answer     the number, computed by dtlib and never typed in unit       what the number counts or
+    is measured in because    shown after the reader has answered: where the number comes from slips
+    (wrong number, what led there) pairs: the matching one is shown to who wrote that number
     tolerance  how far off still counts as right, relative to the answer
     """
 
@@ -38,8 +37,10 @@ class Prediction:
     tolerance: float = 0.02
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "answer", quantity("answer", self.answer, negative=True, array=False))
-        quantity("tolerance", self.tolerance, array=False)
+        object.__setattr__(
+            self, "answer", real_number("answer", self.answer, negative=True, array=False)
+        )
+        real_number("tolerance", self.tolerance, array=False)
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
         from dtlib.views import host

@@ -1,10 +1,10 @@
 """The bibliography: every source of the registry, and every figure that was read from it.
 
-    >>> from dtlib.facts.registry import fact
-    >>> printed(fact("h100-sxm.scaleup_printed")), reading(fact("h100-sxm.scaleup_printed"))
-    ('900 GB/s', 'nominal, sum of both directions; NVLink 4, 18 links')
-    >>> printed(fact("llama-2-70b.parameters")), printed(fact("llama-3-405b.training_flops"))
-    ('68,976,648,192 parameters', '3.8 × 10^25 FLOP')
+>>> from dtlib.facts.registry import fact
+>>> printed(fact("h100-sxm.scaleup_printed")), reading(fact("h100-sxm.scaleup_printed"))
+('900 GB/s', 'nominal, sum of both directions; NVLink 4, 18 links')
+>>> printed(fact("llama-2-70b.parameters")), printed(fact("llama-3-405b.training_flops"))
+('68,976,648,192 parameters', '3.8 × 10^25 FLOP')
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def _number(value: float) -> str:
 def reading(fact: Fact) -> str:
     """Kind, direction, convention and note, in words."""
     convention = fact.convention if fact.convention != "none" else ""
-    words = ", ".join(word for word in (fact.kind, _DIRECTIONS.get(fact.direction, ""), convention) if word)
+    words = ", ".join(
+        word for word in (fact.kind, _DIRECTIONS.get(fact.direction, ""), convention) if word
+    )
     return f"{words}; {fact.note}" if fact.note else words
 
 
@@ -57,15 +59,26 @@ def _row(fact: Fact) -> tuple[str, ...]:
 
 def _tables(facts: Sequence[Fact]) -> str:
     """One table for each group, such as a model or an accelerator, under its printed name."""
-    names = {name.lower(): name for name in (*registry.accelerators(), *registry.models(), *registry.runs())}
+    names = {
+        name.lower(): name
+        for name in (*registry.accelerators(), *registry.models(), *registry.training_runs())
+    }
     grouped = groupby(facts, key=lambda fact: (fact.key.rpartition(".")[0], fact.checked))
-    return "".join(Table(f"{names.get(group, group.capitalize())}, checked {day.isoformat()}", HEADINGS,
-                         tuple(map(_row, members))).html() for (group, day), members in grouped)
+    return "".join(
+        Table(
+            f"{names.get(group, group.capitalize())}, checked {day.isoformat()}",
+            HEADINGS,
+            tuple(map(_row, members)),
+        ).html()
+        for (group, day), members in grouped
+    )
 
 
 @dataclass(frozen=True)
 class References:
-    """Sources with the facts read from each; shown as HTML, the figures folded away under their source."""
+    """Sources with the facts read from each; shown as HTML, the figures folded away under their
+    source.
+    """
 
     entries: Sequence[tuple[Source, Sequence[Fact]]] = field(repr=False)
 
@@ -86,13 +99,25 @@ _STYLE = """<style>
 def _entry(source: Source, facts: Sequence[Fact]) -> str:
     url = escape(source.url)
     figures = "1 figure" if len(facts) == 1 else f"{len(facts)} figures"
-    return (f"<section><p><strong>{escape(source.title)}.</strong> {escape(source.authors)}, {source.year}. "
-            f'<a href="{url}">{url}</a></p><p>Read: {escape(source.read)}.</p>'
-            f"<details><summary>{figures}</summary>{_tables(facts)}</details></section>")
+    return (
+        f"<section><p><strong>{escape(source.title)}.</strong> {escape(source.authors)}, "
+        f"{source.year}. "
+        f'<a href="{url}">{url}</a></p><p>Read: {escape(source.read)}.</p>'
+        f"<details><summary>{figures}</summary>{_tables(facts)}</details></section>"
+    )
 
 
 def references() -> References:
-    """Every source of the registry in alphabetical order of its authors, with its facts in the registry's order."""
+    """Every source of the registry in alphabetical order of its authors, with its facts in the
+    registry's order.
+    """
     facts = list(registry.all_facts())
-    sources = sorted(registry.all_sources(), key=lambda source: (source.authors.casefold(), source.year))
-    return References(tuple((source, tuple(fact for fact in facts if fact.source == source.key)) for source in sources))
+    sources = sorted(
+        registry.all_sources(), key=lambda source: (source.authors.casefold(), source.year)
+    )
+    return References(
+        tuple(
+            (source, tuple(fact for fact in facts if fact.source == source.key))
+            for source in sources
+        )
+    )

@@ -1,7 +1,8 @@
-"""Tables as HTML: a caption, headings that a screen reader announces, and the page's own text color.
+"""Tables as HTML: a caption, headings that a screen reader announces, and the page's own text
+color.
 
-A table brings its style along, since a notebook has no style sheet of ours; it has to insist, since notebooks and the
-book's theme color every second row for a light page.
+A table brings its style along, since a notebook has no style sheet of ours; it has to insist, since
+notebooks and the book's theme color every second row for a light page.
 """
 
 from __future__ import annotations
@@ -46,15 +47,21 @@ class Table:
             raise ValueError(f"caption must say what the table holds, got {self.caption!r}")
         for row in self.rows:
             if len(row) != len(self.headings):
-                raise ValueError(f"rows must have {len(self.headings)} cells, one for each heading, got {row!r}")
+                raise ValueError(
+                    f"rows must have {len(self.headings)} cells, one for each heading, got {row!r}"
+                )
 
     def html(self) -> str:
-        """The table without its style. If it is wider than its place it scrolls there, by keyboard too."""
+        """The table without its style. If it is wider than its place it scrolls there, by keyboard
+        too.
+        """
         caption = escape(self.caption)
         head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in self.headings)
         body = "".join(f"<tr>{_cells(row)}</tr>" for row in self.rows)
-        return (f'<div class="dt-table" role="region" aria-label="{caption}" tabindex="0"><table><caption>{caption}'
-                f"</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
+        return (
+            f'<div class="dt-table" role="region" aria-label="{caption}" tabindex="0"><table><caption>{caption}'
+            f"</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        )
 
     def _repr_html_(self) -> str:
         return self.html() + STYLE

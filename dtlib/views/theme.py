@@ -1,8 +1,8 @@
 """Colors and type of every figure.
 
-The four colors keep at least 3:1 against white and against the dark page (computed in the tests), and differ in
-lightness, so that a figure never rests on hue alone: marks also differ in shape, dash or label. Ink is
-``currentColor``: the page's own text color, in light and dark.
+The four colors keep at least 3:1 against white and against the dark page (computed in the tests),
+and differ in lightness, so that a figure never rests on hue alone: marks also differ in shape, dash
+or label. Ink is ``currentColor``: the page's own text color, in light and dark.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ COLORS = ("#0f7fbf", "#d55e00", "#00916b", "#b0609b", "#8c7a1f")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4])
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 # A Vega expression for the labels of an axis in seconds: "10 µs", "1 s".
-SECONDS = ("datum.value < 1e-3 ? round(datum.value * 1e6) + ' µs' : "
-           "datum.value < 1 ? round(datum.value * 1e3) + ' ms' : datum.value + ' s'")
+SECONDS = (
+    "datum.value < 1e-3 ? round(datum.value * 1e6) + ' µs' : "
+    "datum.value < 1 ? round(datum.value * 1e3) + ' ms' : datum.value + ' s'"
+)
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 VEGA_CONFIG: dict[str, Any] = {
@@ -26,11 +28,30 @@ VEGA_CONFIG: dict[str, Any] = {
     "font": FONT,
     "view": {"stroke": None},
     "axisX": {"labelAngle": 0},
-    "axis": {"labelColor": INK, "titleColor": INK, "domainColor": INK, "tickColor": INK, "gridColor": INK,
-             "gridOpacity": 0.15, "labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal",
-             "labelOverlap": "greedy", "labelSeparation": 6},
-    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 13, "orient": "top",
-               "titleFontWeight": "normal", "symbolStrokeWidth": 2, "labelLimit": 260, "columns": {"expr": "narrow ? 1 : 2"}},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "domainColor": INK,
+        "tickColor": INK,
+        "gridColor": INK,
+        "gridOpacity": 0.15,
+        "labelFontSize": 12,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+        "labelOverlap": "greedy",
+        "labelSeparation": 6,
+    },
+    "legend": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "labelFontSize": 12,
+        "titleFontSize": 13,
+        "orient": "top",
+        "titleFontWeight": "normal",
+        "symbolStrokeWidth": 2,
+        "labelLimit": 260,
+        "columns": {"expr": "narrow ? 1 : 2"},
+    },
     "text": {"color": INK, "fontSize": 12},
     "rule": {"color": INK},
     "line": {"strokeWidth": 2.5},

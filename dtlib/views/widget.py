@@ -19,7 +19,9 @@ __all__ = ["ExplorerWidget", "PredictionWidget", "widget"]
 
 
 class ExplorerWidget(anywidget.AnyWidget):
-    """Answers each position of the controls that the front end asks for; an exception is shown in the figure."""
+    """Answers each position of the controls that the front end asks for; an exception is shown in
+    the figure.
+    """
 
     _esm = traitlets.Unicode().tag(sync=True)
     _css = front_end.css()
@@ -29,15 +31,20 @@ class ExplorerWidget(anywidget.AnyWidget):
 
     def __init__(self, explorer: Explorer) -> None:
         self._explorer = explorer
-        super().__init__(_esm=front_end.notebook_explorer(),  # bundled when the first is shown: importing stays light
-                         spec=encode.explorer_spec(explorer), asked=list(explorer.start),
-                         shown=encode.shown_state(explorer, explorer.start))
+        super().__init__(
+            _esm=front_end.notebook_explorer(),  # bundled when the first is shown: importing stays light
+            spec=encode.explorer_spec(explorer),
+            asked=list(explorer.start),
+            shown=encode.shown_state(explorer, explorer.start),
+        )
 
     @traitlets.observe("asked")
     def _answer(self, change: Any) -> None:
         try:
             self.shown = encode.shown_state(self._explorer, change["new"])
-        except Exception as error:  # a widget's callback has nobody to raise to: the reader sees it in the figure
+        except (
+            Exception
+        ) as error:  # a widget's callback has nobody to raise to: the reader sees it in the figure
             self.shown = {"error": f"{type(error).__name__}: {error}"}
 
 

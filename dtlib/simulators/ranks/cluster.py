@@ -1,4 +1,6 @@
-"""The caller's side: hands programs to the processes of the ranks, and notices what happens to them."""
+"""The caller's side: hands programs to the processes of the ranks, and notices what happens to
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dtlib.arguments import count, quantity
-from dtlib.simulators.network import Network
+from dtlib.arguments import real_number, whole_number
+from dtlib.network import Network
 from dtlib.simulators.ranks import frames
 from dtlib.simulators.ranks.errors import RankError, death
 from dtlib.simulators.ranks.mailbox import WAKE, unread
@@ -40,45 +42,66 @@ PACKAGE = os.path.dirname(__file__)
 
 
 class Cluster:
-    """``ranks`` processes that wait for programs, kept between runs. It is a context manager, or ends with ``close``.
+    """``ranks`` processes that wait for programs, kept between runs. It is a context manager, or
+    ends with ``close``.
 
-    ``memory_bytes`` is how much shared memory each rank may use at most. After a run that failed, the next one gets
-    new processes.
+    ``memory_bytes`` is how much shared memory each rank may use at most. After a run that failed,
+    the next one gets new processes.
     """
 
     def __init__(self, ranks: int = 4, *, memory_bytes: int | None = None) -> None:
-        self.ranks = count("ranks", ranks, at_most=MAX_RANKS)
+        self.ranks = whole_number("ranks", ranks, at_most=MAX_RANKS)
         if sys.platform in ("win32", "emscripten", "wasi"):
-            raise OSError(f"real ranks are processes that share memory, which needs Linux or macOS, not {sys.platform}: "
-                          "on Windows use WSL; anywhere, dtlib.simulators.execute runs the same schedules in one process")
-        memory_bytes = (default_region_bytes(self.ranks) if memory_bytes is None
-                        else count("memory_bytes", memory_bytes, at_least=PAGE))
+            raise OSError(
+                "real ranks are processes that share memory, which needs Linux or macOS, not "
+                f"{sys.platform}: "
+                "on Windows use WSL; anywhere, dtlib.simulators.execute runs the same schedules in "
+                "one process"
+            )
+        memory_bytes = (
+            default_region_bytes(self.ranks)
+            if memory_bytes is None
+            else whole_number("memory_bytes", memory_bytes, at_least=PAGE)
+        )
         self.region_bytes = SLOTS_BYTES + -(-memory_bytes // PAGE) * PAGE
         self._owner, self._closed, self._lock = os.getpid(), False, threading.RLock()
         self._finalizer: weakref.finalize | None = None
         self._runner: int | None = None  # the thread that is in the middle of a run
         self._start()
 
-    def run(self, program: Callable[..., Any], args: Iterable[Any] = (), *, network: Network | None = None,
-            deadline_s: float | None = 60.0) -> Result:
+    def run(
+        self,
+        program: Callable[..., Any],
+        args: Iterable[Any] = (),
+        *,
+        network: Network | None = None,
+        deadline_s: float | None = 60.0,
+    ) -> Result:
         """Run ``program(comm, *args)`` on every rank, within ``deadline_s`` (None: any time).
 
-        A described ``network`` is imposed on everything the ranks send, so that it takes as long as it would there.
-        What the ranks print is printed here when the run is over, in the order of the ranks. If anything happens to
-        any of them, the run ends everywhere with a ``RankError``.
+        A described ``network`` is imposed on everything the ranks send, so that it takes as long as
+        it would there. What the ranks print is printed here when the run is over, in the order of
+        the ranks. If anything happens to any of them, the run ends everywhere with a ``RankError``.
         """
         if not callable(program):
             raise TypeError(f"program must be a function program(comm, ...), got {program!r}")
         if network is not None and not isinstance(network, Network):
             raise TypeError(f"network must be a Network, got {network!r}")
         if deadline_s is not None:
-            quantity("deadline_s", deadline_s, unit="s", zero=False, array=False)
+            real_number("deadline_s", deadline_s, unit="s", zero=False, array=False)
         if not self.mine:
-            raise RuntimeError("this Cluster belongs to the process that made it, and this one was forked from it")
+            raise RuntimeError(
+                "this Cluster belongs to the process that made it, and this one was forked from it"
+            )
         packed = frames.pack((program, tuple(args)))
         with self._lock:  # runs from several threads take turns
-            if self._runner is not None:  # in this same thread, which a signal or the collection of garbage has interrupted
-                raise RuntimeError("this Cluster is in the middle of a run: one that a signal handler starts needs its own")
+            if (
+                self._runner is not None
+            ):  # in this same thread, which a signal or the collection of garbage has interrupted
+                raise RuntimeError(
+                    "this Cluster is in the middle of a run: one that a signal handler starts "
+                    "needs its own"
+                )
             try:
                 self._runner = threading.get_ident()
                 return self._run(packed, network, deadline_s)
@@ -87,7 +110,9 @@ class Cluster:
                 if self._closed:  # in the middle of it
                     self._close()
 
-    def _run(self, program: frames.Parts, network: Network | None, deadline_s: float | None) -> Result:
+    def _run(
+        self, program: frames.Parts, network: Network | None, deadline_s: float | None
+    ) -> Result:
         start_s = time.perf_counter()
         orders = [frames.pack(surroundings() | {"network": network, "start_s": start_s}), program]
         if self._closed:
@@ -116,17 +141,23 @@ class Cluster:
         return Result(watch.reports, output, time.perf_counter() - start_s)
 
     def kill(self, rank: int) -> None:
-        """Kill the process of ``rank``, as a failing machine would; a run that is under way ends with a ``RankError``."""
-        rank = count("rank", rank, at_least=0, at_most=self.ranks - 1)
+        """Kill the process of ``rank``, as a failing machine would; a run that is under way ends
+        with a ``RankError``.
+        """
+        rank = whole_number("rank", rank, at_least=0, at_most=self.ranks - 1)
         if self.processes.workers:
             self.processes.workers[rank].kill()
 
     def close(self) -> None:
         """End the processes, and with them a run that is under way."""
-        if not self.mine:  # a forked process has none of it, and the thread that may hold the lock is not in it
+        if (
+            not self.mine
+        ):  # a forked process has none of it, and the thread that may hold the lock is not in it
             return
         self._closed = True
-        if self._runner is not None:  # whose run must not lose what it is waiting on: it ends, and then closes all
+        if (
+            self._runner is not None
+        ):  # whose run must not lose what it is waiting on: it ends, and then closes all
             for worker in self.processes.workers:
                 worker.kill()
         if self._runner != threading.get_ident():
@@ -137,7 +168,9 @@ class Cluster:
     def _close(self) -> None:
         try:
             self.processes.close()
-        except KeyboardInterrupt:  # a second one, while the first is dealt with: nothing is to be left even so
+        except (
+            KeyboardInterrupt
+        ):  # a second one, while the first is dealt with: nothing is to be left even so
             self.processes.close()
             raise
 
@@ -162,7 +195,9 @@ class Cluster:
 class Watch:
     """One run, from the orders to the reports."""
 
-    def __init__(self, processes: Processes, orders: list[frames.Parts], deadline_s: float | None) -> None:
+    def __init__(
+        self, processes: Processes, orders: list[frames.Parts], deadline_s: float | None
+    ) -> None:
         self.processes, self.ranks = processes, len(processes.workers)
         self.start_s = time.perf_counter()
         self.deadline_s = deadline_s
@@ -198,8 +233,12 @@ class Watch:
                 if ranks[descriptor] in self.pending:
                     self._hear(ranks[descriptor])
                 poll.unregister(descriptor)
-            if not heard:  # something that a rank has started may hold its connection even when it is dead
-                for rank in [rank for rank in self.pending if self.processes.workers[rank].poll() is not None]:
+            if (
+                not heard
+            ):  # something that a rank has started may hold its connection even when it is dead
+                for rank in [
+                    rank for rank in self.pending if self.processes.workers[rank].poll() is not None
+                ]:
                     self._died(rank)
             if self.pending and time.perf_counter() >= self.over_s:
                 if self.error is not None:
@@ -224,9 +263,13 @@ class Watch:
         try:
             report = self.reports[rank] = frames.unpack(parts)
         except Exception as error:
-            report = failed(rank, "returned something that cannot be unpickled by its caller", error)
+            report = failed(
+                rank, "returned something that cannot be unpickled by its caller", error
+            )
         if report["end"] == "failed":
-            self._fail(RankError(report["rank"], report["cause"], report["exit_code"], shown(report)))
+            self._fail(
+                RankError(report["rank"], report["cause"], report["exit_code"], shown(report))
+            )
 
     def _died(self, rank: int) -> None:
         self.pending.discard(rank)
@@ -244,18 +287,27 @@ class Watch:
             self._wake(descriptor)
 
     def _wake(self, descriptor: int) -> None:
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):  # full: not asleep; broken: dead
+        with contextlib.suppress(
+            BlockingIOError, BrokenPipeError
+        ):  # full: not asleep; broken: dead
             os.write(descriptor, WAKE)
 
     def _late(self, cause: str) -> None:
-        """End the run because of the first rank that is busy with something else than waiting for others."""
+        """End the run because of the first rank that is busy with something else than waiting for
+        others.
+        """
         states = self._states()
-        late = next((rank for rank in sorted(self.pending) if states[rank] < WAITING), min(self.pending))
+        late = next(
+            (rank for rank in sorted(self.pending) if states[rank] < WAITING), min(self.pending)
+        )
         self.processes.workers[late].send_signal(signal.SIGUSR1)  # it writes down where it is
         time.sleep(0.05)
-        doing = "; ".join(f"rank {rank} {self._doing(rank, states[rank])}" for rank in range(self.ranks))
-        self._fail(RankError(late, f"{cause}: {doing}", None,
-                             _without_us(self.processes.printed(late, 1))))
+        doing = "; ".join(
+            f"rank {rank} {self._doing(rank, states[rank])}" for rank in range(self.ranks)
+        )
+        self._fail(
+            RankError(late, f"{cause}: {doing}", None, _without_us(self.processes.printed(late, 1)))
+        )
 
     def _doing(self, rank: int, state: int) -> str:
         if rank not in self.pending:
@@ -265,14 +317,19 @@ class Watch:
         return "waited for all" if state - WAITING == rank else f"waited for rank {state - WAITING}"
 
     def _all_stuck(self) -> bool:
-        """Whether every rank has been waiting, for the same one, for a long time, and no message is on its way.
+        """Whether every rank has been waiting, for the same one, for a long time, and no message is
+        on its way.
 
-        A rank whose other threads keep it from running may have a message that it has not looked at. So each one is
-        woken and must go back to sleep, which takes its hint away, before it counts.
+        A rank whose other threads keep it from running may have a message that it has not looked
+        at. So each one is woken and must go back to sleep, which takes its hint away, before it
+        counts.
         """
         states, now = self._states(), time.perf_counter()
-        if (states != self._asleep[0] or min(states[rank] for rank in self.pending) < WAITING
-                or any(map(unread, self.processes.outboxes))):
+        if (
+            states != self._asleep[0]
+            or min(states[rank] for rank in self.pending) < WAITING
+            or any(map(unread, self.processes.outboxes))
+        ):
             self._asleep, self._confirmed = (states, now), 0
         if now - self._asleep[1] <= STUCK_S:
             return False
@@ -288,11 +345,13 @@ class Watch:
         return False
 
     def _states(self) -> bytes:
-        return self.processes.memory.map[STATES:STATES + self.ranks]
+        return self.processes.memory.map[STATES : STATES + self.ranks]
 
 
 def _without_us(text: str) -> str:
-    """A stack that faulthandler wrote, without the lines of this package and with those of the source."""
+    """A stack that faulthandler wrote, without the lines of this package and with those of the
+    source.
+    """
     lines = []
     for line in text.splitlines(keepends=True):
         place = re.match(r'  File "(.*)", line (\d+) in ', line)

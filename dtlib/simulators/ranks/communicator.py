@@ -1,4 +1,6 @@
-"""What the communicators of all engines have in common: MPI's vocabulary, the checks, and the choice of an algorithm."""
+"""What the communicators of all engines have in common: MPI's vocabulary, the checks, and the
+choice of an algorithm.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dtlib.arguments import choice, count
+from dtlib.arguments import choice, whole_number
 from dtlib.simulators.ranks import frames
 from dtlib.simulators.schedule import Schedule
 
@@ -18,14 +20,23 @@ if TYPE_CHECKING:
 __all__ = ["Communicator", "Own", "as_message", "mean_dtypes"]
 
 # What runs where an engine has no collective of its own.
-DEFAULTS = {"all_reduce": "ring", "reduce_scatter": "ring", "all_gather": "ring", "broadcast": "tree",
-            "all_to_all": "rotation"}
+DEFAULTS = {
+    "all_reduce": "ring",
+    "reduce_scatter": "ring",
+    "all_gather": "ring",
+    "broadcast": "tree",
+    "all_to_all": "rotation",
+}
 
 
 class Own(Protocol):
-    """An engine's own collectives, which need no schedule. Arrays are flat, except where all of them keep their shape."""
+    """An engine's own collectives, which need no schedule. Arrays are flat, except where all of
+    them keep their shape.
+    """
 
-    def all_reduce(self, comm: Any, array: np.ndarray, op: str, out: np.ndarray | None) -> np.ndarray: ...
+    def all_reduce(
+        self, comm: Any, array: np.ndarray, op: str, out: np.ndarray | None
+    ) -> np.ndarray: ...
     def reduce_scatter(self, comm: Any, array: np.ndarray, op: str) -> np.ndarray: ...
     def all_gather(self, comm: Any, array: np.ndarray) -> np.ndarray: ...
     def all_to_all(self, comm: Any, array: np.ndarray) -> np.ndarray: ...
@@ -36,10 +47,11 @@ class Communicator(ABC):
     """``rank`` of ``size`` ranks that can talk to each other.
 
     Every collective takes ``algorithm``: "fastest" (the engine's own), the name of a schedule in
-    ``dtlib.simulators.collectives.ALGORITHMS``, or a ``Schedule``, such as one of your own, or for nodes of four
-    ``make("all_reduce", "hierarchical", 8, group=4)``; the ranks then carry out its transfers. Inputs are not changed
-    and need not be contiguous, and results are the same bits on all ranks. Sums are in the dtype of the arrays, and
-    booleans are counted; a mean of integers is a float64, one of float16 is added up in float32.
+    ``dtlib.simulators.collectives.ALGORITHMS``, or a ``Schedule``, such as one of your own, or for
+    nodes of four ``make("all_reduce", "hierarchical", 8, group=4)``; the ranks then carry out its
+    transfers. Inputs are not changed and need not be contiguous, and results are the same bits on
+    all ranks. Sums are in the dtype of the arrays, and booleans are counted; a mean of integers is
+    a float64, one of float16 is added up in float32.
     """
 
     rank: int
@@ -67,7 +79,9 @@ class Communicator(ABC):
 
     @abstractmethod
     def send(self, value: Any, destination: int, tag: int = 0) -> None:
-        """Send an array, or anything that can be pickled. Returns at once; ``value`` may be changed afterwards."""
+        """Send an array, or anything that can be pickled. Returns at once; ``value`` may be changed
+        afterwards.
+        """
 
     @abstractmethod
     def recv(self, source: int, tag: int = 0) -> Any:
@@ -90,9 +104,17 @@ class Communicator(ABC):
         """Whether the engine's own collective can be used for this dtype (None: not known yet)."""
 
     @abstractmethod
-    def carry_out(self, call: str, parts: list[steps.Part], state: np.ndarray, chunks: list[np.ndarray],
-                  bounds: list[int]) -> None:
-        """Meet, and carry out this rank's part of a schedule on ``chunks``, which are ``state`` cut at ``bounds``."""
+    def carry_out(
+        self,
+        call: str,
+        parts: list[steps.Part],
+        state: np.ndarray,
+        chunks: list[np.ndarray],
+        bounds: list[int],
+    ) -> None:
+        """Meet, and carry out this rank's part of a schedule on ``chunks``, which are ``state`` cut
+        at ``bounds``.
+        """
 
     # What follows from it
 
@@ -101,30 +123,51 @@ class Communicator(ABC):
         self.send(value, destination, tag)
         return self.recv(source, tag)
 
-    def all_reduce(self, array: Any, op: str = "sum", algorithm: str | Schedule = "fastest",
-                   out: np.ndarray | None = None) -> np.ndarray:
-        """The sum or mean of everybody's ``array``, on every rank; into ``out`` if given, which may be ``array``."""
+    def all_reduce(
+        self,
+        array: Any,
+        op: str = "sum",
+        algorithm: str | Schedule = "fastest",
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The sum or mean of everybody's ``array``, on every rank; into ``out`` if given, which may
+        be ``array``.
+        """
         array, op = _summable(array), choice("op", op, ("sum", "mean"))
-        dtype, result_dtype = mean_dtypes(array.dtype) if op == "mean" else (array.dtype, array.dtype)
+        dtype, result_dtype = (
+            mean_dtypes(array.dtype) if op == "mean" else (array.dtype, array.dtype)
+        )
         if out is not None and not (isinstance(out, np.ndarray) and out.flags.writeable):
             raise TypeError(f"out must be an array that can be written to, got {out!r}")
         if out is not None and (out.shape, out.dtype) != (array.shape, result_dtype):
-            raise ValueError(f"out must have shape {array.shape} and dtype {result_dtype}, "
-                             f"got {out.shape} and {out.dtype}")
+            raise ValueError(
+                f"out must have shape {array.shape} and dtype {result_dtype}, "
+                f"got {out.shape} and {out.dtype}"
+            )
         schedule = self._schedule("all_reduce", algorithm, dtype, array.size * dtype.itemsize)
         if schedule is None:
             return self.own.all_reduce(self, array, op, out)
-        result = self._execute(schedule, array.astype(dtype, copy=False), array.shape, dtype, f"{op}, ")
+        result = self._execute(
+            schedule, array.astype(dtype, copy=False), array.shape, dtype, f"{op}, "
+        )
         return self.finish(result, op, result_dtype, out)
 
-    def reduce_scatter(self, array: Any, op: str = "sum", algorithm: str | Schedule = "fastest") -> np.ndarray:
-        """Chunk ``rank`` of the sum or mean of everybody's ``array``, flat; ``chunk_bounds`` cuts the chunks."""
+    def reduce_scatter(
+        self, array: Any, op: str = "sum", algorithm: str | Schedule = "fastest"
+    ) -> np.ndarray:
+        """Chunk ``rank`` of the sum or mean of everybody's ``array``, flat; ``chunk_bounds`` cuts
+        the chunks.
+        """
         array, op = _summable(array), choice("op", op, ("sum", "mean"))
-        dtype, result_dtype = mean_dtypes(array.dtype) if op == "mean" else (array.dtype, array.dtype)
+        dtype, result_dtype = (
+            mean_dtypes(array.dtype) if op == "mean" else (array.dtype, array.dtype)
+        )
         schedule = self._schedule("reduce_scatter", algorithm, dtype, array.size * dtype.itemsize)
         if schedule is None:
             return self.own.reduce_scatter(self, array.reshape(-1), op)
-        result = self._execute(schedule, array.astype(dtype, copy=False), array.shape, dtype, f"{op}, ")
+        result = self._execute(
+            schedule, array.astype(dtype, copy=False), array.shape, dtype, f"{op}, "
+        )
         return self.finish(result, op, result_dtype)
 
     def all_gather(self, array: Any, algorithm: str | Schedule = "fastest") -> np.ndarray:
@@ -136,16 +179,20 @@ class Communicator(ABC):
         return self._execute(schedule, array, array.shape, array.dtype)
 
     def all_to_all(self, array: Any, algorithm: str | Schedule = "fastest") -> np.ndarray:
-        """Block ``rank`` of everybody's ``array``, flat, in a row; ``chunk_bounds`` cuts the blocks."""
+        """Block ``rank`` of everybody's ``array``, flat, in a row; ``chunk_bounds`` cuts the
+        blocks.
+        """
         array = _movable(array)
         schedule = self._schedule("all_to_all", algorithm, array.dtype, array.nbytes)
         if schedule is None:
             return self.own.all_to_all(self, array.reshape(-1))
         return self._execute(schedule, array, array.shape, array.dtype)
 
-    def broadcast(self, array: Any = None, root: int = 0, algorithm: str | Schedule = "fastest") -> np.ndarray:
+    def broadcast(
+        self, array: Any = None, root: int = 0, algorithm: str | Schedule = "fastest"
+    ) -> np.ndarray:
         """The ``array`` of ``root``, on every rank; the others need not give one."""
-        root = count("root", root, at_least=0, at_most=self.size - 1)
+        root = whole_number("root", root, at_least=0, at_most=self.size - 1)
         if array is not None or self.rank == root:
             array = _movable(array)
         schedule = self._schedule("broadcast", algorithm, None, root=root)
@@ -154,7 +201,9 @@ class Communicator(ABC):
         shape, dtype = self.meet_root(f"called broadcast(root={root})", array, root)
         return self._execute(schedule, array if self.rank == root else None, shape, dtype)
 
-    def finish(self, total: np.ndarray, op: str, dtype: np.dtype, out: np.ndarray | None = None) -> np.ndarray:
+    def finish(
+        self, total: np.ndarray, op: str, dtype: np.dtype, out: np.ndarray | None = None
+    ) -> np.ndarray:
         """What ``op`` makes of a sum, in ``dtype``; in ``out`` if given."""
         if op == "mean":
             out = np.empty(total.shape, dtype) if out is None else out
@@ -165,37 +214,69 @@ class Communicator(ABC):
         return out
 
     def default(self, collective: str, payload_bytes: int | None, root: int) -> Schedule:
-        """What runs where an engine has no collective of its own; the payload of a broadcast is not known here."""
+        """What runs where an engine has no collective of its own; the payload of a broadcast is not
+        known here.
+        """
         from dtlib.simulators.ranks import steps
 
         return steps.schedule_of(collective, DEFAULTS[collective], self.size, root=root)
 
-    def _schedule(self, collective: str, algorithm: str | Schedule, dtype: np.dtype | None,
-                  payload_bytes: int | None = None, root: int = 0) -> Schedule | None:
+    def _schedule(
+        self,
+        collective: str,
+        algorithm: str | Schedule,
+        dtype: np.dtype | None,
+        payload_bytes: int | None = None,
+        root: int = 0,
+    ) -> Schedule | None:
         """The schedule to run; None for the engine's own collective."""
         if isinstance(algorithm, Schedule):
-            if (algorithm.collective, algorithm.ranks, algorithm.root) != (collective, self.size, root):
-                raise ValueError(f"algorithm must be a schedule for {collective} on {self.size} ranks with root "
-                                 f"{root}, got {algorithm!r} with root {algorithm.root}")
+            if (algorithm.collective, algorithm.ranks, algorithm.root) != (
+                collective,
+                self.size,
+                root,
+            ):
+                raise ValueError(
+                    f"algorithm must be a schedule for {collective} on {self.size} ranks with root "
+                    f"{root}, got {algorithm!r} with root {algorithm.root}"
+                )
             return algorithm
         if isinstance(algorithm, str) and algorithm == "fastest":
-            return None if self.has_own(collective, dtype) else self.default(collective, payload_bytes, root)
-        from dtlib.simulators.collectives import ALGORITHMS  # now: a rank that runs no schedule starts sooner
+            return (
+                None
+                if self.has_own(collective, dtype)
+                else self.default(collective, payload_bytes, root)
+            )
+        from dtlib.simulators.collectives import (
+            ALGORITHMS,
+        )  # now: a rank that runs no schedule starts sooner
         from dtlib.simulators.ranks import steps
 
         choice("algorithm", algorithm, ("fastest", *ALGORITHMS[collective]))
         return steps.schedule_of(collective, algorithm, self.size, root=root)
 
-    def _execute(self, schedule: Schedule, array: np.ndarray | None, shape: Any, dtype: np.dtype, op: str = "") -> np.ndarray:
+    def _execute(
+        self,
+        schedule: Schedule,
+        array: np.ndarray | None,
+        shape: Any,
+        dtype: np.dtype,
+        op: str = "",
+    ) -> np.ndarray:
         from dtlib.simulators.ranks import steps
 
-        call = (f"called {schedule.collective}({op}algorithm={schedule.name!r}, #{steps.fingerprint(schedule):08x})"
-                f" with shape {shape} and dtype {dtype}")
+        call = (
+            f"called {schedule.collective}({op}algorithm={schedule.name!r}, "
+            f"#{steps.fingerprint(schedule):08x})"
+            f" with shape {shape} and dtype {dtype}"
+        )
         return steps.execute(self, schedule, call, array, shape, dtype)
 
 
 def as_message(value: Any, longest_meta: int) -> tuple[np.ndarray, bytes]:
-    """A value as an array to send, and what its receiver must know to make an array of it (nothing: it is pickled)."""
+    """A value as an array to send, and what its receiver must know to make an array of it (nothing:
+    it is pickled).
+    """
     if type(value) is np.ndarray and value.dtype.kind in "biufcSUmM":
         meta = pickle.dumps((value.dtype.str, value.shape))
         if len(meta) <= longest_meta:
@@ -213,23 +294,33 @@ def mean_dtypes(dtype: np.dtype) -> tuple[np.dtype, np.dtype]:
 def _pickled(value: Any) -> bytes:
     try:
         return pickle.dumps(value, protocol=5)
-    except (AttributeError, TypeError, pickle.PicklingError):  # such as something whose class was typed into a cell
+    except (
+        AttributeError,
+        TypeError,
+        pickle.PicklingError,
+    ):  # such as something whose class was typed into a cell
         return frames.dumps(value)
 
 
 def _movable(array: Any) -> np.ndarray:
     array = np.asarray(array)
     if array.dtype.kind not in "biufcSUmM":
-        raise TypeError(f"array has dtype {array.dtype}, which ranks cannot exchange as bytes; "
-                        "send and recv take any object")
+        raise TypeError(
+            f"array has dtype {array.dtype}, which ranks cannot exchange as bytes; "
+            "send and recv take any object"
+        )
     return array
 
 
 def _summable(array: Any) -> np.ndarray:
     array = np.asarray(array)
     if array.dtype.kind == "b":
-        return array.astype(np.int64)  # as numpy.sum has it; np.add of booleans says only whether there is any
+        return array.astype(
+            np.int64
+        )  # as numpy.sum has it; np.add of booleans says only whether there is any
     if array.dtype.kind not in "iufcm":
-        raise TypeError(f"array has dtype {array.dtype}, which does not add up; "
-                        "use an integer, floating, complex or timedelta dtype")
+        raise TypeError(
+            f"array has dtype {array.dtype}, which does not add up; "
+            "use an integer, floating, complex or timedelta dtype"
+        )
     return array

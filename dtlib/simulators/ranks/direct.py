@@ -1,8 +1,9 @@
 """The fastest collectives on shared memory: every rank reads what it needs where it lies.
 
-In a large all-reduce each rank adds up its own slice of all arrays, block by block, and writes each block back to
-everyone while it is still in the cache: about the memory traffic of one copy of the array. In a small one everybody
-adds up everything, which saves a barrier. Sums are in the order of the ranks.
+In a large all-reduce each rank adds up its own slice of all arrays, block by block, and writes each
+block back to everyone while it is still in the cache: about the memory traffic of one copy of the
+array. In a small one everybody adds up everything, which saves a barrier. Sums are in the order of
+the ranks.
 """
 
 from __future__ import annotations
@@ -35,15 +36,21 @@ def all_reduce(comm: Comm, array: np.ndarray, op: str, out: np.ndarray | None) -
     if array.nbytes <= SMALL_BYTES:
         comm.meeting.meet(call, array)
         result = np.empty(array.shape, result_dtype) if out is None else out
-        _fold([comm.meeting.payload(member, array.shape, array.dtype) for member in range(comm.size)],
-              result, dtype, op)
+        _fold(
+            [comm.meeting.payload(member, array.shape, array.dtype) for member in range(comm.size)],
+            result,
+            dtype,
+            op,
+        )
         sizes = [array.nbytes] * comm.size
         comm.count_sent(sizes)
         comm.count_received(0, sizes, [0] * comm.size, True, start_s)
         return result
     if out is not None and np.may_share_memory(out, array) and not _same_place(out, array):
         array = array.copy()
-    result = out if out is not None and out.flags.c_contiguous else comm.empty(array.shape, result_dtype)
+    result = (
+        out if out is not None and out.flags.c_contiguous else comm.empty(array.shape, result_dtype)
+    )
     bounds = _bounds(array.size, comm.size)
     _reduce_slices(comm, call, array, result, bounds, dtype, op)
     reduced, copied = _sizes(bounds, array.itemsize), _sizes(bounds, result.itemsize)
@@ -57,26 +64,45 @@ def all_reduce(comm: Comm, array: np.ndarray, op: str, out: np.ndarray | None) -
     return out
 
 
-def _reduce_slices(comm: Comm, call: str, array: np.ndarray, result: np.ndarray, bounds: list[int], dtype: np.dtype,
-                   op: str) -> None:
+def _reduce_slices(
+    comm: Comm,
+    call: str,
+    array: np.ndarray,
+    result: np.ndarray,
+    bounds: list[int],
+    dtype: np.dtype,
+    op: str,
+) -> None:
     """Add up one slice on each rank, and bring it into everybody's ``result``.
 
-    Its owner writes a sum into all results that lie in shared memory. Where a result lies elsewhere its rank takes
-    the sums itself, and has a place for those of its own slice.
+    Its owner writes a sum into all results that lie in shared memory. Where a result lies elsewhere
+    its rank takes the sums itself, and has a place for those of its own slice.
     """
-    start, stop = bounds[comm.rank:comm.rank + 2]
+    start, stop = bounds[comm.rank : comm.rank + 2]
     place, flat, staged = _readable(comm, array, start, stop)
     target, elsewhere = comm.wires.memory.offset_of(result), None
     if target is None:
-        published, elsewhere = comm.empty(result.shape, result.dtype), np.asarray(result).reshape(-1)
-        target = ~comm.wires.memory.offset_of(published)  # below 0: only the sums of this rank's slice will lie there
+        published, elsewhere = (
+            comm.empty(result.shape, result.dtype),
+            np.asarray(result).reshape(-1),
+        )
+        target = ~comm.wires.memory.offset_of(
+            published
+        )  # below 0: only the sums of this rank's slice will lie there
     comm.meeting.meet(call, places=(place, target))
-    places, view = [comm.meeting.place(member) for member in range(comm.size)], comm.wires.memory.view
+    places, view = (
+        [comm.meeting.place(member) for member in range(comm.size)],
+        comm.wires.memory.view,
+    )
     targets = [target if target >= 0 else ~target for _, target in places]
     parts = [view(at, array.size, array.dtype) for at, _ in places]
     totals = [view(at, array.size, result.dtype) for at in targets]
     parts[comm.rank] = flat
-    copies = [totals[member] for member, (_, target) in enumerate(places) if target >= 0 and member != comm.rank]
+    copies = [
+        totals[member]
+        for member, (_, target) in enumerate(places)
+        if target >= 0 and member != comm.rank
+    ]
     if elsewhere is not None:
         copies.append(elsewhere)
     for block in _blocks(start, stop, dtype):
@@ -94,9 +120,12 @@ def _reduce_slices(comm: Comm, call: str, array: np.ndarray, result: np.ndarray,
         comm.meeting.wait()  # or a result could be changed that others have still to take
 
 
-def _readable(comm: Comm, array: np.ndarray, start: int, stop: int) -> tuple[int, np.ndarray, np.ndarray]:
-    """Where others can read an array of which they need all but a slice; what this rank reads its slice from; and
-    what keeps the place taken."""
+def _readable(
+    comm: Comm, array: np.ndarray, start: int, stop: int
+) -> tuple[int, np.ndarray, np.ndarray]:
+    """Where others can read an array of which they need all but a slice; what this rank reads its
+    slice from; and what keeps the place taken.
+    """
     place = comm.wires.memory.offset_of(array)
     if place is not None or not array.flags.c_contiguous:
         place, array = comm.wires.place(array)
@@ -110,12 +139,17 @@ def reduce_scatter(comm: Comm, array: np.ndarray, op: str) -> np.ndarray:
     dtype, result_dtype = mean_dtypes(array.dtype) if op == "mean" else (array.dtype, array.dtype)
     bounds = _bounds(array.size, comm.size)
     sizes = _sizes(bounds, array.itemsize)
-    start, stop = bounds[comm.rank:comm.rank + 2]
+    start, stop = bounds[comm.rank : comm.rank + 2]
     start_s = time.perf_counter()
     parts, done = _share(comm, f"called reduce_scatter({op})", array)
     result = _result(comm, (stop - start,), result_dtype)
     for block in _blocks(start, stop, dtype):
-        _fold([part[block] for part in parts], result[block.start - start:block.stop - start], dtype, op)
+        _fold(
+            [part[block] for part in parts],
+            result[block.start - start : block.stop - start],
+            dtype,
+            op,
+        )
     done()
     comm.count_sent(sizes)
     comm.count_received(0, [sizes[comm.rank]] * comm.size, [comm.rank] * comm.size, True, start_s)
@@ -127,7 +161,7 @@ def all_gather(comm: Comm, array: np.ndarray) -> np.ndarray:
     parts, done = _share(comm, "called all_gather()", array)
     result = _result(comm, (array.size * comm.size,), array.dtype)
     for member, part in enumerate(parts):
-        result[member * array.size:(member + 1) * array.size] = part
+        result[member * array.size : (member + 1) * array.size] = part
     done()
     comm.count_sent([array.nbytes] * comm.size)
     comm.count_received(0, [array.nbytes] * comm.size, range(comm.size), False, start_s)
@@ -137,15 +171,17 @@ def all_gather(comm: Comm, array: np.ndarray) -> np.ndarray:
 def all_to_all(comm: Comm, array: np.ndarray) -> np.ndarray:
     bounds = _bounds(array.size, comm.size)
     sizes = _sizes(bounds, array.itemsize)
-    start, stop = bounds[comm.rank:comm.rank + 2]
+    start, stop = bounds[comm.rank : comm.rank + 2]
     start_s = time.perf_counter()
     parts, done = _share(comm, "called all_to_all()", array)
     result = _result(comm, ((stop - start) * comm.size,), array.dtype)
     for member, part in enumerate(parts):
-        result[member * (stop - start):(member + 1) * (stop - start)] = part[start:stop]
+        result[member * (stop - start) : (member + 1) * (stop - start)] = part[start:stop]
     done()
     comm.count_sent(sizes)
-    comm.count_received(0, [sizes[comm.rank]] * comm.size, range(comm.rank, comm.size**2, comm.size), False, start_s)
+    comm.count_received(
+        0, [sizes[comm.rank]] * comm.size, range(comm.rank, comm.size**2, comm.size), False, start_s
+    )
     return result
 
 
@@ -170,7 +206,9 @@ def _share(comm: Comm, call: str, array: np.ndarray) -> tuple[list[np.ndarray], 
     call += described(array.shape, array.dtype)
     if array.nbytes <= SMALL_BYTES:
         comm.meeting.meet(call, array)
-        return [comm.meeting.payload(member, array.size, array.dtype) for member in range(comm.size)], lambda: None
+        return [
+            comm.meeting.payload(member, array.size, array.dtype) for member in range(comm.size)
+        ], lambda: None
     place, staged = comm.wires.place(array)
 
     def done() -> None:
@@ -179,16 +217,24 @@ def _share(comm: Comm, call: str, array: np.ndarray) -> tuple[list[np.ndarray], 
         staged = None
 
     comm.meeting.meet(call, places=(place, 0))
-    return [comm.wires.memory.view(comm.meeting.place(member)[0], array.size, array.dtype)
-            for member in range(comm.size)], done
+    return [
+        comm.wires.memory.view(comm.meeting.place(member)[0], array.size, array.dtype)
+        for member in range(comm.size)
+    ], done
 
 
-def _fold(parts: Sequence[np.ndarray], out: np.ndarray, dtype: np.dtype, op: str, in_place: bool = False) -> None:
-    """Add up ``parts`` from the first to the last in ``dtype``, into ``out``, which is one of them if ``in_place``."""
+def _fold(
+    parts: Sequence[np.ndarray], out: np.ndarray, dtype: np.dtype, op: str, in_place: bool = False
+) -> None:
+    """Add up ``parts`` from the first to the last in ``dtype``, into ``out``, which is one of them
+    if ``in_place``.
+    """
     dtype = dtype.newbyteorder("=")
     in_dtype = None if dtype.kind == "m" else dtype  # numpy chooses units of time by itself
     total, *others = parts
-    scratch = np.empty(out.shape, dtype) if (in_place and len(others) > 1) or dtype != out.dtype else out
+    scratch = (
+        np.empty(out.shape, dtype) if (in_place and len(others) > 1) or dtype != out.dtype else out
+    )
     for number, part in enumerate(others, 1):
         to_out = number == len(others) and dtype == out.dtype
         total = np.add(total, part, out=out if to_out else scratch, dtype=in_dtype)
@@ -213,12 +259,17 @@ def _blocks(start: int, stop: int, dtype: np.dtype) -> list[slice]:
 
 
 def _result(comm: Comm, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Memory for a result: small ones from the process, large ones from shared memory, which is warm."""
+    """Memory for a result: small ones from the process, large ones from shared memory, which is
+    warm.
+    """
     if math.prod(shape) * dtype.itemsize <= SMALL_BYTES:
         return np.empty(shape, dtype)
     return comm.empty(shape, dtype)
 
 
 def _same_place(one: np.ndarray, other: np.ndarray) -> bool:
-    return (one.__array_interface__["data"] == other.__array_interface__["data"] and one.strides == other.strides
-            and one.dtype == other.dtype)
+    return (
+        one.__array_interface__["data"] == other.__array_interface__["data"]
+        and one.strides == other.strides
+        and one.dtype == other.dtype
+    )

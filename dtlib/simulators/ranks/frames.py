@@ -1,4 +1,6 @@
-"""Values over a stream socket: each as a pickle and the arrays in it, and before them all their lengths."""
+"""Values over a stream socket: each as a pickle and the arrays in it, and before them all their
+lengths.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ LENGTH = struct.Struct("<Q")
 Parts = list[bytes | bytearray | memoryview]
 
 
-def dumps(value: Any, buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
-    """``pickle.dumps``, for functions and classes too that are not in a module, such as those of a notebook."""
+def dumps(
+    value: Any, buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None
+) -> bytes:
+    """``pickle.dumps``, for functions and classes too that are not in a module, such as those of a
+    notebook.
+    """
     buffer = io.BytesIO()
     _pickler()(buffer, protocol=5, buffer_callback=buffer_callback).dump(value)
     return buffer.getvalue()
@@ -39,12 +45,16 @@ def unpack(parts: Parts) -> Any:
 
 @cache
 def _pickler() -> type[pickle.Pickler]:
-    """cloudpickle's, but it keeps the file in which a function was written (a cell is one): tracebacks need it."""
+    """cloudpickle's, but it keeps the file in which a function was written (a cell is one):
+    tracebacks need it.
+    """
     import cloudpickle  # here, since importing this package is to need nothing but numpy
 
     def with_its_file(code: CodeType) -> tuple:
         make, fields = cloudpickle.Pickler.dispatch_table[CodeType](code)
-        return make, tuple(code.co_filename if field == "<dynamic-code>" else field for field in fields)
+        return make, tuple(
+            code.co_filename if field == "<dynamic-code>" else field for field in fields
+        )
 
     class Pickler(cloudpickle.Pickler):
         dispatch_table = ChainMap({CodeType: with_its_file}, cloudpickle.Pickler.dispatch_table)
@@ -60,7 +70,7 @@ def send(connection: socket.socket, parts: Parts) -> None:
 
 def receive(connection: socket.socket) -> Parts:
     """The next value, packed; EOFError if the other end is gone."""
-    count, = LENGTH.unpack(_exactly(connection, LENGTH.size))
+    (count,) = LENGTH.unpack(_exactly(connection, LENGTH.size))
     lengths = struct.unpack(f"<{count}Q", _exactly(connection, count * LENGTH.size))
     return [_exactly(connection, length) for length in lengths]
 

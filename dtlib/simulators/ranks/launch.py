@@ -1,7 +1,8 @@
 """Starts ranks that pass messages on this machine, and brings home what they have to say.
 
-Caller and ranks share a directory, in which each rank leaves its report. A rank is two processes: the one that was
-started watches the one that works, so that its end is known, with its exit code, whatever started it.
+Caller and ranks share a directory, in which each rank leaves its report. A rank is two processes:
+the one that was started watches the one that works, so that its end is known, with its exit code,
+whatever started it.
 """
 
 from __future__ import annotations
@@ -38,9 +39,15 @@ WATCH_S = 0.1
 Command = tuple[list[str], dict[str, str]]
 
 
-def launch(commands: list[Command], ranks: int, program: Callable[..., Any], args: Iterable[Any],
-           deadline_s: float | None) -> Result:
-    """Start the ``commands``, each with what it adds to the environment; the result of ``program`` on the ranks.
+def launch(
+    commands: list[Command],
+    ranks: int,
+    program: Callable[..., Any],
+    args: Iterable[Any],
+    deadline_s: float | None,
+) -> Result:
+    """Start the ``commands``, each with what it adds to the environment; the result of ``program``
+    on the ranks.
 
     The directory of the run is the last argument of every command.
     """
@@ -58,13 +65,17 @@ def launch(commands: list[Command], ranks: int, program: Callable[..., Any], arg
                 error = run.until_over(None if deadline_s is None else deadline_s + START_S)
             finally:
                 run.close()
-        output, warnings = ([run.printed(rank, stream) for rank in range(ranks)] for stream in ("out", "err"))
+        output, warnings = (
+            [run.printed(rank, stream) for rank in range(ranks)] for stream in ("out", "err")
+        )
     write(sys.stdout, "".join(output))
     write(sys.stderr, "".join(warnings) if error is None else "")
     if error is not None:
         error.results = [run.reports.get(rank, {}).get("value") for rank in range(ranks)]
         raise error
-    return Result([run.reports[rank] for rank in range(ranks)], output, time.perf_counter() - start_s)
+    return Result(
+        [run.reports[rank] for rank in range(ranks)], output, time.perf_counter() - start_s
+    )
 
 
 class Launched:
@@ -79,10 +90,20 @@ class Launched:
         path = os.pathsep.join(filter(None, search_path()))
         with open(self.directory / "start", "w") as said:
             for command, environment in commands:
-                self.processes.append(subprocess.Popen(
-                    [*command, str(self.directory)], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                    cwd=None if surroundings()["directory"] else "/", start_new_session=True, env=os.environ | ONE_THREAD | {
-                        "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1", "PYTHONPATH": path} | environment))
+                self.processes.append(
+                    subprocess.Popen(
+                        [*command, str(self.directory)],
+                        stdin=subprocess.DEVNULL,
+                        stdout=said,
+                        stderr=said,
+                        cwd=None if surroundings()["directory"] else "/",
+                        start_new_session=True,
+                        env=os.environ
+                        | ONE_THREAD
+                        | {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+                        | environment,
+                    )
+                )
 
     def until_over(self, limit_s: float | None) -> RankError | None:
         """Collect the reports; the error that the run ended with, if any."""
@@ -92,7 +113,9 @@ class Launched:
         while len(self.reports) < self.ranks and time.monotonic() < over:
             ended = all(process.poll() is not None for process in self.processes)
             self._collect()
-            if not troubled and any(report["end"] != "returned" for report in self.reports.values()):
+            if not troubled and any(
+                report["end"] != "returned" for report in self.reports.values()
+            ):
                 troubled, over = True, min(over, time.monotonic() + GRACE_S)
             if ended:
                 break
@@ -109,13 +132,17 @@ class Launched:
     def printed(self, rank: int, stream: str) -> str:
         """What a rank has written to its standard output ("out") or error ("err")."""
         try:
-            return (self.directory / f"{stream}.{rank}").read_text(encoding="utf-8", errors="replace")
+            return (self.directory / f"{stream}.{rank}").read_text(
+                encoding="utf-8", errors="replace"
+            )
         except FileNotFoundError:
             return ""
 
     def close(self) -> None:
         """End what still runs: what was started, and then the ranks themselves."""
-        well = len(self.reports) == self.ranks and all(report["end"] == "returned" for report in self.reports.values())
+        well = len(self.reports) == self.ranks and all(
+            report["end"] == "returned" for report in self.reports.values()
+        )
         self._wait(LEAVE_S if well else 0.0)
         for process in self.processes:
             process.terminate()
@@ -146,14 +173,20 @@ class Launched:
                 try:
                     self.reports[rank] = pickle.loads(file.read_bytes())
                 except Exception as error:
-                    self.reports[rank] = failed(rank, "returned something that cannot be unpickled by its caller", error) | {
-                        "time_s": time.monotonic(), "value": None}
+                    self.reports[rank] = failed(
+                        rank, "returned something that cannot be unpickled by its caller", error
+                    ) | {"time_s": time.monotonic(), "value": None}
 
     def _error(self, bad: list[dict[str, Any]]) -> RankError:
-        """The first thing that went wrong: what others lost by it, or were late for, does not count."""
+        """The first thing that went wrong: what others lost by it, or were late for, does not
+        count.
+        """
         first = min(bad, key=lambda report: (report["end"] == "lost", report["time_s"]))
         if first["end"] == "late":
-            late = sorted((report for report in bad if report["end"] == "late"), key=lambda report: report["rank"])
+            late = sorted(
+                (report for report in bad if report["end"] == "late"),
+                key=lambda report: report["rank"],
+            )
             doing = "; ".join(f"rank {report['rank']} {report['doing']}" for report in late)
             first = next((report for report in late if report["doing"] == "was busy"), late[0])
             first = first | {"end": "failed", "cause": f"{first['cause']}: {doing}"}
@@ -165,11 +198,20 @@ class Launched:
         said = (self.directory / "start").read_text(errors="replace")
         codes = [process.returncode for process in self.processes if process.returncode]
         missing = min(set(range(self.ranks)) - set(self.reports))
-        return RankError(missing, "did not report" if self._pids() else "did not start", codes[0] if codes else None, said)
+        return RankError(
+            missing,
+            "did not report" if self._pids() else "did not start",
+            codes[0] if codes else None,
+            said,
+        )
 
 
-def serve(rank: int, connect: Callable[[Path, float | None], Link], end: Callable[[int], None]) -> None:
-    """Be rank ``rank`` of a launched run. ``connect`` joins the other ranks, and ``end`` ends all of them."""
+def serve(
+    rank: int, connect: Callable[[Path, float | None], Link], end: Callable[[int], None]
+) -> None:
+    """Be rank ``rank`` of a launched run. ``connect`` joins the other ranks, and ``end`` ends all
+    of them.
+    """
     directory = Path(sys.argv[-1])
     for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
         with open(directory / f"{name}.{rank}", "wb") as file:
@@ -213,8 +255,19 @@ def _guard(child: int, directory: Path, rank: int) -> int:
     """Wait for the process that works; its exit code, and a report if it left none."""
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if not (directory / f"report.{rank}").exists():
-        _write(directory, rank, {"end": "died", "rank": rank, "cause": death(code), "exit_code": code, "frames": [],
-                                 "text": "", "value": None})
+        _write(
+            directory,
+            rank,
+            {
+                "end": "died",
+                "rank": rank,
+                "cause": death(code),
+                "exit_code": code,
+                "frames": [],
+                "text": "",
+                "value": None,
+            },
+        )
         return code if code > 0 else 1
     return max(code, 0)
 
@@ -240,7 +293,10 @@ def _write(directory: Path, rank: int, report: dict[str, Any]) -> None:
     try:
         data = dumps(report)
     except Exception as error:
-        report = failed(rank, "returned something that cannot be pickled", error) | {"time_s": report["time_s"], "value": None}
+        report = failed(rank, "returned something that cannot be pickled", error) | {
+            "time_s": report["time_s"],
+            "value": None,
+        }
         data = dumps(report)
     _replace(directory / f"report.{rank}", data)
 

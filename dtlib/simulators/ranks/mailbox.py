@@ -1,8 +1,9 @@
 """Messages between ranks: every rank has one pipe to read from, which all others write to.
 
-A pipe passes on whole messages of up to PIPE_BUF bytes, in order, from many writers. So a message is a header and, if
-it is small, its payload; a large payload stays in shared memory and the header says where. A rank that cannot
-write because the other's pipe is full reads its own meanwhile: so everybody may send first, as much as they like.
+A pipe passes on whole messages of up to PIPE_BUF bytes, in order, from many writers. So a message
+is a header and, if it is small, its payload; a large payload stays in shared memory and the header
+says where. A rank that cannot write because the other's pipe is full reads its own meanwhile: so
+everybody may send first, as much as they like.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ HEADER = struct.Struct("<IHHqqqqdd")
 INLINE_BYTES = select.PIPE_BUF * 3 // 4 if hasattr(select, "PIPE_BUF") else 384
 GLANCES = 60  # at a hint that mail is coming, letting others run in between, before going to sleep
 NOBODY = 0xFFFF  # the source of messages that carry nothing
-WAKE = HEADER.pack(HEADER.size, NOBODY, 0, 0, 0, -1, 0, 0.0, 0.0)  # wakes whoever waits, to see that the run failed
+WAKE = HEADER.pack(
+    HEADER.size, NOBODY, 0, 0, 0, -1, 0, 0.0, 0.0
+)  # wakes whoever waits, to see that the run failed
 RELEASE = HEADER.pack(HEADER.size, NOBODY, 0, 0, 1, -1, 0, 0.0, 0.0)  # ends a wait in a barrier
 
 
 class Message(NamedTuple):
-    """``offset`` is where a payload of ``size`` bytes lies in shared memory, or -1 if ``body`` is the payload.
+    """``offset`` is where a payload of ``size`` bytes lies in shared memory, or -1 if ``body`` is
+    the payload.
 
-    ``meta`` says what the payload is; ``sent_s`` and ``due_s`` are when it was sent and when the network delivers it.
+    ``meta`` says what the payload is; ``sent_s`` and ``due_s`` are when it was sent and when the
+    network delivers it.
     """
 
     source: int
@@ -62,11 +67,21 @@ def unread(pipe: int) -> bool:
 
 
 class Mailbox:
-    """One rank's end of all pipes. ``waiting(source)`` and ``woken()`` are called around every sleep; ``hints`` is
-    a byte for each rank in shared memory, which says that a message for it is on its way."""
+    """One rank's end of all pipes. ``waiting(source)`` and ``woken()`` are called around every
+    sleep; ``hints`` is a byte for each rank in shared memory, which says that a message for it is
+    on its way.
+    """
 
-    def __init__(self, rank: int, inbox: int, outboxes: list[int], tickets: tuple[int, int], hints: memoryview,
-                 waiting: Callable[[int], None], woken: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        rank: int,
+        inbox: int,
+        outboxes: list[int],
+        tickets: tuple[int, int],
+        hints: memoryview,
+        waiting: Callable[[int], None],
+        woken: Callable[[], None],
+    ) -> None:
         self.rank, self._inbox, self._outboxes = rank, inbox, outboxes
         self._take_ticket, self._put_tickets = tickets
         self._hints, self._releases = hints, 0
@@ -74,12 +89,26 @@ class Mailbox:
         self._unread = b""
         self._arrived: defaultdict[tuple[int, int, int], deque[Message]] = defaultdict(deque)
 
-    def put(self, destination: int, channel: int, tag: int, offset: int = -1, size: int = 0, sent_s: float = 0.0,
-            due_s: float = 0.0, meta: bytes = b"", body: bytes = b"") -> None:
+    def put(
+        self,
+        destination: int,
+        channel: int,
+        tag: int,
+        offset: int = -1,
+        size: int = 0,
+        sent_s: float = 0.0,
+        due_s: float = 0.0,
+        meta: bytes = b"",
+        body: bytes = b"",
+    ) -> None:
         """Send a message. ``meta`` and ``body`` together must fit: see INLINE_BYTES."""
         length = HEADER.size + len(meta) + len(body)
-        self._write(destination, HEADER.pack(length, self.rank, len(meta), channel, tag, offset, size, sent_s, due_s)
-                    + meta + body)
+        self._write(
+            destination,
+            HEADER.pack(length, self.rank, len(meta), channel, tag, offset, size, sent_s, due_s)
+            + meta
+            + body,
+        )
 
     def get(self, source: int, channel: int, tag: int) -> Message:
         """The next message with this source, channel and tag."""
@@ -99,8 +128,8 @@ class Mailbox:
     def barrier(self) -> None:
         """Return when every rank has called this.
 
-        All but the last to arrive take a ticket and wait. The last one finds no ticket, puts them all back, and
-        releases the others.
+        All but the last to arrive take a ticket and wait. The last one finds no ticket, puts them
+        all back, and releases the others.
         """
         others = len(self._outboxes) - 1
         try:
@@ -132,7 +161,9 @@ class Mailbox:
 
     def _read(self, source: int) -> None:
         self._waiting(source)
-        for _ in range(GLANCES):  # waking a processor that has gone to sleep takes far longer than the message
+        for _ in range(
+            GLANCES
+        ):  # waking a processor that has gone to sleep takes far longer than the message
             if self._hints[self.rank]:
                 break
             yield_processor()
@@ -148,14 +179,22 @@ class Mailbox:
                 self._releases += fields[0]
             else:
                 body = start + HEADER.size + meta
-                message = Message(sender, channel, *fields, data[start + HEADER.size:body], data[body:start + length])
+                message = Message(
+                    sender,
+                    channel,
+                    *fields,
+                    data[start + HEADER.size : body],
+                    data[body : start + length],
+                )
                 self._arrived[sender, channel, message.tag].append(message)
             start += length
         self._unread = data[start:]
 
     def _read_until_writable(self, destination: int) -> None:
         self._waiting(destination)
-        ready = _ready(None, (self._inbox, select.POLLIN), (self._outboxes[destination], select.POLLOUT))
+        ready = _ready(
+            None, (self._inbox, select.POLLIN), (self._outboxes[destination], select.POLLOUT)
+        )
         self._woken()
         if self._inbox in ready:
             self._read(destination)

@@ -1,7 +1,9 @@
-"""Where the ranks of a communicator meet: each posts what it calls and where its data lies, all wait, all compare.
+"""Where the ranks of a communicator meet: each posts what it calls and where its data lies, all
+wait, all compare.
 
-A rank posts in a slot of its own, alternately in one of two: it can only come back to a slot after everybody has
-arrived at the meeting in between, and so is done reading it. Small payloads travel in the slot itself.
+A rank posts in a slot of its own, alternately in one of two: it can only come back to a slot after
+everybody has arrived at the meeting in between, and so is done reading it. Small payloads travel in
+the slot itself.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ from dtlib.simulators.ranks.wires import Wires
 
 __all__ = ["SLOTS_BYTES", "SMALL_BYTES", "Meeting", "described"]
 
-PLACES, STAMP = struct.Struct("<2q"), struct.Struct("<3q")  # a stamp: the run, the channel, the number of the meeting
+PLACES, STAMP = (
+    struct.Struct("<2q"),
+    struct.Struct("<3q"),
+)  # a stamp: the run, the channel, the number of the meeting
 NOTE = PLACES.size + STAMP.size
 NOTE_BYTES = 480
 PAYLOAD = NOTE + NOTE_BYTES
@@ -33,35 +38,43 @@ def described(shape: tuple[int, ...], dtype: np.dtype) -> str:
 
 
 class Meeting:
-    """The meeting point of ``members`` (ranks of the cluster), whose slots lie at ``slots``; this one is ``rank``."""
+    """The meeting point of ``members`` (ranks of the cluster), whose slots lie at ``slots``; this
+    one is ``rank``.
+    """
 
-    def __init__(self, wires: Wires, members: Sequence[int], rank: int, slots: Sequence[int], channel: int) -> None:
+    def __init__(
+        self, wires: Wires, members: Sequence[int], rank: int, slots: Sequence[int], channel: int
+    ) -> None:
         self.wires, self.members, self.rank, self.channel = wires, list(members), rank, channel
         self._slots = [list(slots), [slot + SLOT_BYTES for slot in slots]]
         self._meetings, self._run = 0, wires.run
 
-    def meet(self, call: str, payload: np.ndarray | bytes | None = None, places: tuple[int, int] = (0, 0)) -> None:
+    def meet(
+        self, call: str, payload: np.ndarray | bytes | None = None, places: tuple[int, int] = (0, 0)
+    ) -> None:
         """Post and wait; an error on every rank if they did not call the same."""
         self.check()
         self.wires.call += 1
         self._meetings += 1
         slots, memory = self._posted, self.wires.memory
         mine = slots[self.rank]
-        note = self._stamp + call.encode()[:NOTE_BYTES - 1] + b"\0"
+        note = self._stamp + call.encode()[: NOTE_BYTES - 1] + b"\0"
         PLACES.pack_into(memory.map, mine, *places)
         start, stop = PLACES.size, PLACES.size + len(note)
-        memory.map[mine + start:mine + stop] = note
+        memory.map[mine + start : mine + stop] = note
         if isinstance(payload, bytes):
-            memory.map[mine + PAYLOAD:mine + PAYLOAD + len(payload)] = payload
+            memory.map[mine + PAYLOAD : mine + PAYLOAD + len(payload)] = payload
         elif payload is not None:
             memory.view(mine + PAYLOAD, payload.shape, payload.dtype)[...] = payload
         self.wait()
         for slot in slots:
-            if memory.map[slot + start:slot + stop] != note:
+            if memory.map[slot + start : slot + stop] != note:
                 self._disagree()
 
     def check(self) -> None:
-        """An error if the run has failed, or if this is kept from another run, whose memory belongs to others now."""
+        """An error if the run has failed, or if this is kept from another run, whose memory belongs
+        to others now.
+        """
         self.wires.check()
         if self._run != self.wires.run:
             raise RuntimeError("this communicator belongs to a run that is over")
@@ -76,7 +89,9 @@ class Meeting:
         return self._slots[self._meetings & 1]
 
     def wait(self) -> None:
-        """A barrier of the members. On a described network it takes no time there, and all are up to date again."""
+        """A barrier of the members. On a described network it takes no time there, and all are up
+        to date again.
+        """
         self._wait()
         if self.wires.throttle is not None:
             self.wires.throttle.behind_s = 0.0
@@ -102,11 +117,14 @@ class Meeting:
 
     def payload_bytes(self, member: int, size: int) -> bytes:
         start = self._posted[member] + PAYLOAD
-        return self.wires.memory.map[start:start + size]
+        return self.wires.memory.map[start : start + size]
 
     def _disagree(self) -> None:
         memory, stamp = self.wires.memory.map, self._stamp
-        notes = [memory[slot + NOTE:slot + NOTE + NOTE_BYTES].split(b"\0")[0].decode(errors="replace")
-                 if memory[slot + PLACES.size:slot + NOTE] == stamp else "called something on another communicator"
-                 for slot in self._posted]
+        notes = [
+            memory[slot + NOTE : slot + NOTE + NOTE_BYTES].split(b"\0")[0].decode(errors="replace")
+            if memory[slot + PLACES.size : slot + NOTE] == stamp
+            else "called something on another communicator"
+            for slot in self._posted
+        ]
         raise disagreement(notes, self.members)

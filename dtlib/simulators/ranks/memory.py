@@ -1,8 +1,9 @@
 """The memory that all ranks see: one anonymous mapping with a header and a region for each rank.
 
-Linux has memory without a name (memfd); elsewhere an unlinked temporary file does. Either way there is nothing to
-clean up: the memory goes when the last process that maps it does. It is sparse, so that a page costs nothing
-before it is touched. It is not part of /dev/shm, whose size does not matter.
+Linux has memory without a name (memfd); elsewhere an unlinked temporary file does. Either way there
+is nothing to clean up: the memory goes when the last process that maps it does. It is sparse, so
+that a page costs nothing before it is touched. It is not part of /dev/shm, whose size does not
+matter.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Memory:
         self.map = mmap.mmap(descriptor, self.size)
         self.address = np.frombuffer(self.map, np.uint8, 1).__array_interface__["data"][0]
         self._owned: dict[int, weakref.ref] = {}
-        # A training loop looks at the same places again and again, and making an array takes longer than finding it.
+        # A training loop looks at the same places again and again, and making an array takes longer
+        # than finding it.
         self.view = lru_cache(VIEWS)(self._view)
 
     @staticmethod
@@ -72,7 +74,9 @@ class Memory:
         self.map.close()
 
     def _view(self, offset: int, shape: Any, dtype: Any) -> np.ndarray:
-        """An array at ``offset``, which does not keep the place taken. It is shared: not to be reshaped in place."""
+        """An array at ``offset``, which does not keep the place taken. It is shared: not to be
+        reshaped in place.
+        """
         return np.ndarray(shape, dtype, self.map, offset)
 
     def offset_of(self, array: np.ndarray) -> int | None:
@@ -80,17 +84,23 @@ class Memory:
         offset = array.__array_interface__["data"][0] - self.address
         return offset if 0 <= offset < self.size and array.flags.c_contiguous else None
 
-    def owned(self, offset: int, shape: Any, dtype: Any, when_gone: Callable[[], Any]) -> np.ndarray:
-        """An array at ``offset``, and a call to ``when_gone`` when neither it nor any view of it is left."""
+    def owned(
+        self, offset: int, shape: Any, dtype: Any, when_gone: Callable[[], Any]
+    ) -> np.ndarray:
+        """An array at ``offset``, and a call to ``when_gone`` when neither it nor any view of it is
+        left.
+        """
         base = np.ndarray(shape, dtype, self.map, offset)
         self._owned[offset] = weakref.ref(base, lambda _: (self._owned.pop(offset), when_gone()))
         return base[...]
 
 
 class Heap:
-    """Hands out and takes back pieces of one rank's region. Only that rank allocates in it; all may read and write.
+    """Hands out and takes back pieces of one rank's region. Only that rank allocates in it; all may
+    read and write.
 
-    First fit from the bottom, so that memory in use stays compact and what is freed is used again while warm.
+    First fit from the bottom, so that memory in use stays compact and what is freed is used again
+    while warm.
     """
 
     HEAD = 64  # before a message that is lent: the flag with which its receiver returns it
@@ -101,10 +111,14 @@ class Heap:
         self._taken: dict[int, int] = {}
         self._start, self._peak = start, start
         self._returned: deque[int] = deque()  # by garbage collection, which may interrupt anything
-        self._lent: list[int] = []  # messages, until their receivers have set the flag they begin with
+        self._lent: list[
+            int
+        ] = []  # messages, until their receivers have set the flag they begin with
 
     def empty(self, shape: Any, dtype: Any = np.float64) -> np.ndarray:
-        """An uninitialized array in shared memory. Its place is free again when the last view of it is gone."""
+        """An uninitialized array in shared memory. Its place is free again when the last view of it
+        is gone.
+        """
         dtype = np.dtype(dtype)
         if dtype.hasobject:
             raise TypeError(f"dtype {dtype} holds Python objects, which cannot be in shared memory")
@@ -122,9 +136,12 @@ class Heap:
             self.collect()
             piece = self._fit(size)
         if piece is None:
-            raise MemoryError(f"{binary(size)} of shared memory is needed in one piece, but of the "
-                              f"{binary(self.capacity)} that a rank may use {binary(max(self._sizes, default=0))} is "
-                              "free in one piece: drop arrays that are done with, or raise memory_bytes")
+            raise MemoryError(
+                f"{binary(size)} of shared memory is needed in one piece, but of the "
+                f"{binary(self.capacity)} that a rank may use "
+                f"{binary(max(self._sizes, default=0))} is "
+                "free in one piece: drop arrays that are done with, or raise memory_bytes"
+            )
         offset = self._starts[piece]
         self._starts[piece] += size
         self._sizes[piece] -= size
@@ -140,7 +157,10 @@ class Heap:
         self._starts.insert(piece, offset)
         self._sizes.insert(piece, size)
         for left in (piece, piece - 1):  # join with the neighbor above, then with the one below
-            if 0 <= left < len(self._starts) - 1 and self._starts[left] + self._sizes[left] == self._starts[left + 1]:
+            if (
+                0 <= left < len(self._starts) - 1
+                and self._starts[left] + self._sizes[left] == self._starts[left + 1]
+            ):
                 self._sizes[left] += self._sizes.pop(left + 1)
                 del self._starts[left + 1]
 
@@ -167,7 +187,9 @@ class Heap:
             first, last = max(start, self._start + keep), min(start + size, self._peak)
             if first < last:
                 self.memory.map.madvise(mmap.MADV_REMOVE, first, last - first)
-        self._peak = max((offset + size for offset, size in self._taken.items()), default=self._start)
+        self._peak = max(
+            (offset + size for offset, size in self._taken.items()), default=self._start
+        )
 
     def _fit(self, size: int) -> int | None:
         return next((piece for piece, free in enumerate(self._sizes) if free >= size), None)

@@ -1,4 +1,6 @@
-"""A communicator over any library that passes messages. Such a library is a ``Link``; see ``mpi`` and ``torch_dist``."""
+"""A communicator over any library that passes messages. Such a library is a ``Link``; see ``mpi``
+and ``torch_dist``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dtlib.arguments import count
+from dtlib.arguments import whole_number
 from dtlib.simulators.ranks import native, transfers
 from dtlib.simulators.ranks.communicator import Communicator, as_message
 from dtlib.simulators.ranks.errors import disagreement
@@ -31,10 +33,12 @@ class Lost(RuntimeError):
 
 
 class Link(Protocol):
-    """What a library must be able to do among ``size`` ranks. ``data`` is always contiguous bytes, as uint8.
+    """What a library must be able to do among ``size`` ranks. ``data`` is always contiguous bytes,
+    as uint8.
 
-    Messages with the same source, destination and channel arrive in order. What ``send`` and ``receive`` begin,
-    ``wait`` ends; ``post`` needs no waiting, and keeps ``data`` until it is sent. The collectives are the library's own.
+    Messages with the same source, destination and channel arrive in order. What ``send`` and
+    ``receive`` begin, ``wait`` ends; ``post`` needs no waiting, and keeps ``data`` until it is
+    sent. The collectives are the library's own.
     """
 
     rank: int
@@ -55,7 +59,9 @@ class Link(Protocol):
 
 
 class Account:
-    """What one rank has moved in this run, and whom it waits for, by rank of the whole run (its own: for all)."""
+    """What one rank has moved in this run, and whom it waits for, by rank of the whole run (its
+    own: for all).
+    """
 
     def __init__(self, rank: int, ranks: int) -> None:
         self.rank, self.ranks = rank, ranks
@@ -65,10 +71,14 @@ class Account:
         self.call = 0
         self.waiting: int | None = None
 
-    def note(self, step: int, source: int, chunk: int, reduce: bool, size: int, since_s: float) -> None:
+    def note(
+        self, step: int, source: int, chunk: int, reduce: bool, size: int, since_s: float
+    ) -> None:
         """Count what was received, and add it to the trace."""
         self.received[source] += size
-        self.trace.note(self.call, step, (source,), (chunk,), reduce, (size,), since_s, time.perf_counter())
+        self.trace.note(
+            self.call, step, (source,), (chunk,), reduce, (size,), since_s, time.perf_counter()
+        )
 
 
 class Envelope(NamedTuple):
@@ -82,10 +92,11 @@ class Envelope(NamedTuple):
 class MessageComm(Communicator):
     """The ranks of a ``link``, which are the ranks ``members`` of the run.
 
-    The bytes of messages and of schedules are counted. How the library's own collectives move theirs is its secret,
-    so nothing is counted for them, and the trace has nothing of them. A transfer in the trace starts when
-    its receiver began to wait for it: the clocks of two machines do not agree. "fastest" is the library's own
-    collective, or where it cannot add up a dtype, the ring.
+    The bytes of messages and of schedules are counted. How the library's own collectives move
+    theirs is its secret, so nothing is counted for them, and the trace has nothing of them. A
+    transfer in the trace starts when its receiver began to wait for it: the clocks of two machines
+    do not agree. "fastest" is the library's own collective, or where it cannot add up a dtype, the
+    ring.
     """
 
     own = native
@@ -109,13 +120,15 @@ class MessageComm(Communicator):
         return np.empty(shape, dtype)
 
     def send(self, value: Any, destination: int, tag: int = 0) -> None:
-        destination = count("destination", destination, at_least=0, at_most=self.size - 1)
-        tag = count("tag", tag, at_least=0)
+        destination = whole_number("destination", destination, at_least=0, at_most=self.size - 1)
+        tag = whole_number("tag", tag, at_least=0)
         array, meta = as_message(value, META_BYTES)
         self.account.sent[self.members[destination]] += array.nbytes
         self.account.messages_sent[self.members[destination]] += 1
         if destination == self.rank:
-            self._arrived[destination, tag].append(Envelope(meta, as_bytes(array.copy()), time.perf_counter()))
+            self._arrived[destination, tag].append(
+                Envelope(meta, as_bytes(array.copy()), time.perf_counter())
+            )
             return
         record = bytearray(HEADER.pack(tag, array.nbytes, len(meta)) + meta)
         inline = len(record) + array.nbytes <= RECORD_BYTES
@@ -125,8 +138,8 @@ class MessageComm(Communicator):
             self.link.post(as_bytes(array.copy()), destination, PAYLOADS)
 
     def recv(self, source: int, tag: int = 0) -> Any:
-        source = count("source", source, at_least=0, at_most=self.size - 1)
-        arrived = self._arrived[source, count("tag", tag, at_least=0)]
+        source = whole_number("source", source, at_least=0, at_most=self.size - 1)
+        arrived = self._arrived[source, whole_number("tag", tag, at_least=0)]
         while not arrived:
             self._read(source)
         message = arrived.popleft()
@@ -137,18 +150,32 @@ class MessageComm(Communicator):
         if not message.meta:
             return pickle.loads(message.body)
         dtype, shape = pickle.loads(message.meta)
-        return message.body.view(dtype).reshape(shape) if message.body.size else np.empty(shape, dtype)
+        return (
+            message.body.view(dtype).reshape(shape) if message.body.size else np.empty(shape, dtype)
+        )
 
     def barrier(self) -> None:
         self.meet("called barrier()")
 
     def split(self, color: int, key: int = 0) -> MessageComm:
-        color, key = count("color", color, at_least=-2**62), count("key", key, at_least=-2**62)
-        table = [struct.unpack("<qq", entry) for entry in self.meet("called split()", struct.pack("<qq", color, key))]
-        members = sorted((member for member in range(self.size) if table[member][0] == color),
-                         key=lambda member: (table[member][1], member))
+        color, key = (
+            whole_number("color", color, at_least=-(2**62)),
+            whole_number("key", key, at_least=-(2**62)),
+        )
+        table = [
+            struct.unpack("<qq", entry)
+            for entry in self.meet("called split()", struct.pack("<qq", color, key))
+        ]
+        members = sorted(
+            (member for member in range(self.size) if table[member][0] == color),
+            key=lambda member: (table[member][1], member),
+        )
         number = sorted({entry[0] for entry in table}).index(color)
-        part = MessageComm(self.link.split(number, members), self.account, [self.members[member] for member in members])
+        part = MessageComm(
+            self.link.split(number, members),
+            self.account,
+            [self.members[member] for member in members],
+        )
         self._parts.append(part)
         return part
 
@@ -163,7 +190,9 @@ class MessageComm(Communicator):
         return collective not in ("all_reduce", "reduce_scatter") or self.link.adds(dtype)
 
     def meet(self, call: str, data: bytes = b"") -> list[bytes]:
-        """Wait for all; an error on every rank if they did not call the same. What everybody brought, by rank."""
+        """Wait for all; an error on every rank if they did not call the same. What everybody
+        brought, by rank.
+        """
         self.account.call += 1
         said = [entry.split(b"\0", 1) for entry in self.exchange(call.encode() + b"\0" + data)]
         notes = [note.decode() for note, _ in said]
@@ -179,9 +208,11 @@ class MessageComm(Communicator):
         lengths = [LENGTH.unpack_from(row)[0] for row in told]
         longest = max(lengths)
         if longest > RECORD_BYTES - LENGTH.size:
-            told = self.link.all_gather(np.frombuffer(bytearray(data.ljust(longest)), np.uint8)).reshape(self.size, -1)
+            told = self.link.all_gather(
+                np.frombuffer(bytearray(data.ljust(longest)), np.uint8)
+            ).reshape(self.size, -1)
         else:
-            told = told[:, LENGTH.size:]
+            told = told[:, LENGTH.size :]
         self.account.waiting = None
         return [row[:length].tobytes() for row, length in zip(told, lengths, strict=True)]
 
@@ -189,11 +220,22 @@ class MessageComm(Communicator):
         known = b"" if array is None else pickle.dumps((array.shape, array.dtype.str))
         shape, dtype = pickle.loads(self.meet(call, known)[root])
         if array is not None and (array.shape, array.dtype.str) != (shape, dtype):
-            raise ValueError(f"broadcast: this rank has an array with shape {array.shape} and dtype {array.dtype}, but the"
-                             f" root's is with shape {shape} and dtype {np.dtype(dtype)}; only the root has to give one")
+            raise ValueError(
+                f"broadcast: this rank has an array with shape {array.shape} and dtype "
+                f"{array.dtype}, but the"
+                f" root's is with shape {shape} and dtype {np.dtype(dtype)}; only the root has to "
+                "give one"
+            )
         return shape, np.dtype(dtype)
 
-    def carry_out(self, call: str, parts: list[Part], state: np.ndarray, chunks: list[np.ndarray], bounds: list[int]) -> None:
+    def carry_out(
+        self,
+        call: str,
+        parts: list[Part],
+        state: np.ndarray,
+        chunks: list[np.ndarray],
+        bounds: list[int],
+    ) -> None:
         self.meet(call)
         transfers.carry_out(self, parts, chunks)
 
@@ -208,9 +250,9 @@ class MessageComm(Communicator):
         record = np.empty(RECORD_BYTES, np.uint8)
         self.wait(self.link.receive(record, source, RECORDS), source)
         tag, size, length = HEADER.unpack_from(record)
-        meta = record[HEADER.size:HEADER.size + length].tobytes()
+        meta = record[HEADER.size : HEADER.size + length].tobytes()
         if HEADER.size + length + size <= RECORD_BYTES:
-            body = record[HEADER.size + length:HEADER.size + length + size].copy()
+            body = record[HEADER.size + length : HEADER.size + length + size].copy()
         else:
             body = np.empty(size, np.uint8)
             self.wait(self.link.receive(body, source, PAYLOADS), source)

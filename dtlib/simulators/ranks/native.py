@@ -1,4 +1,6 @@
-"""The collectives of the library that passes the messages, behind the checks that all engines share."""
+"""The collectives of the library that passes the messages, behind the checks that all engines
+share.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ __all__ = ["all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatte
 def all_reduce(comm: MessageComm, array: np.ndarray, op: str, out: np.ndarray | None) -> np.ndarray:
     dtype, result_dtype = mean_dtypes(array.dtype) if op == "mean" else (array.dtype, array.dtype)
     _meet(comm, f"all_reduce({op})", array)
-    total = comm.link.all_reduce(np.ascontiguousarray(array, dtype)) if array.size else np.empty(array.shape, dtype)
+    total = (
+        comm.link.all_reduce(np.ascontiguousarray(array, dtype))
+        if array.size
+        else np.empty(array.shape, dtype)
+    )
     return comm.finish(total.reshape(array.shape), op, result_dtype, out)
 
 
@@ -26,7 +32,11 @@ def reduce_scatter(comm: MessageComm, array: np.ndarray, op: str) -> np.ndarray:
     dtype, result_dtype = mean_dtypes(array.dtype) if op == "mean" else (array.dtype, array.dtype)
     _meet(comm, f"reduce_scatter({op})", array)
     bounds = chunk_bounds(array.size, comm.size)
-    total = comm.link.reduce_scatter(np.ascontiguousarray(array, dtype), bounds) if array.size else np.empty(0, dtype)
+    total = (
+        comm.link.reduce_scatter(np.ascontiguousarray(array, dtype), bounds)
+        if array.size
+        else np.empty(0, dtype)
+    )
     return comm.finish(total, op, result_dtype)
 
 

@@ -1,4 +1,6 @@
-"""The operating system's part of a cluster: processes, sockets, pipes and memory, and the end of all of them."""
+"""The operating system's part of a cluster: processes, sockets, pipes and memory, and the end of
+all of them.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,25 @@ from dtlib.simulators.ranks.surroundings import search_path, surroundings
 __all__ = ["Processes"]
 
 # One rank is one core's worth of work. These must be set before numpy is imported.
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
-                            "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
+ONE_THREAD = dict.fromkeys(
+    (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "BLIS_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+        "NUMEXPR_NUM_THREADS",
+    ),
+    "1",
+)
 START = "from dtlib.simulators.ranks.worker import main; main()"
 _all: weakref.WeakSet[Processes] = weakref.WeakSet()
 
 
 class Processes:
-    """The operating system's part of a cluster: everything here is gone after ``close``, however it was used."""
+    """The operating system's part of a cluster: everything here is gone after ``close``, however it
+    was used.
+    """
 
     def __init__(self, ranks: int, region_bytes: int) -> None:
         self.descriptors: list[int] = []
@@ -54,22 +67,45 @@ class Processes:
             os.set_blocking(put, False)
         self.captures = [(self._keep(create(0)), self._keep(create(0))) for _ in range(ranks)]
         shared = [memory, *self.outboxes, *tickets, *lock, lifeline[0]]
-        path = os.pathsep.join([os.path.dirname(os.path.dirname(dtlib.__file__)), *filter(None, search_path())])
-        environment = os.environ | ONE_THREAD | {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1",
-                                                 "PYTHONPATH": path}
+        path = os.pathsep.join(
+            [os.path.dirname(os.path.dirname(dtlib.__file__)), *filter(None, search_path())]
+        )
+        environment = (
+            os.environ
+            | ONE_THREAD
+            | {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+        )
         for rank, (inbox, _) in enumerate(inboxes):
             here, there = socket.socketpair()
             self.controls.append(here)
             with there:
                 passed = [*shared, inbox, there.fileno()]
-                settings = {"rank": rank, "ranks": ranks, "region_bytes": region_bytes, "memory": memory,
-                            "inbox": inbox, "outboxes": self.outboxes, "tickets": tickets, "lock": lock,
-                            "lifeline": lifeline[0], "control": there.fileno(), "descriptors": passed}
+                settings = {
+                    "rank": rank,
+                    "ranks": ranks,
+                    "region_bytes": region_bytes,
+                    "memory": memory,
+                    "inbox": inbox,
+                    "outboxes": self.outboxes,
+                    "tickets": tickets,
+                    "lock": lock,
+                    "lifeline": lifeline[0],
+                    "control": there.fileno(),
+                    "descriptors": passed,
+                }
                 with _interrupts_later():
-                    self.workers.append(subprocess.Popen(
-                        [sys.executable, "-P", "-c", START, json.dumps(settings)], pass_fds=passed, env=environment,
-                        stdin=subprocess.DEVNULL, stdout=self.captures[rank][0], stderr=self.captures[rank][1],
-                        cwd=None if surroundings()["directory"] else "/", start_new_session=True))  # Python needs one
+                    self.workers.append(
+                        subprocess.Popen(
+                            [sys.executable, "-P", "-c", START, json.dumps(settings)],
+                            pass_fds=passed,
+                            env=environment,
+                            stdin=subprocess.DEVNULL,
+                            stdout=self.captures[rank][0],
+                            stderr=self.captures[rank][1],
+                            cwd=None if surroundings()["directory"] else "/",
+                            start_new_session=True,
+                        )
+                    )  # Python needs one
         for inbox, _ in inboxes:
             self._drop(inbox)
         self._drop(lifeline[0])
@@ -104,7 +140,9 @@ class Processes:
         """Kill what lives and close everything. Calling it again is harmless."""
         for worker in self.workers:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(worker.pid, signal.SIGKILL)  # what it has started too; it leads a session of its own
+                os.killpg(
+                    worker.pid, signal.SIGKILL
+                )  # what it has started too; it leads a session of its own
             if worker.poll() is None:
                 worker.kill()
         for control in self.controls:
@@ -118,8 +156,9 @@ class Processes:
         self.workers, self.controls, self.memory = [], [], None
 
     def abandon(self) -> None:
-        """Let go of everything, in a process that was forked from the owner's: as long as it held an end of the
-        connections, the ranks could not tell that the owner is gone."""
+        """Let go of everything, in a process that was forked from the owner's: as long as it held
+        an end of the connections, the ranks could not tell that the owner is gone.
+        """
         for worker in self.workers:
             worker.returncode = 0  # not a child of this process, which cannot wait for it
         for control in self.controls:
@@ -143,8 +182,13 @@ class Processes:
 
 @contextlib.contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Put off an interrupt of this block: amid the start of a process it would leave one that nobody knows of."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
+    """Put off an interrupt of this block: amid the start of a process it would leave one that
+    nobody knows of.
+    """
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is None
+    ):
         yield  # no interrupt arrives here, or somebody else than Python deals with it
         return
     came: list[int] = []

@@ -27,23 +27,37 @@ def ended(rank: int, error: BaseException) -> dict[str, Any]:
     return failed(rank, f"raised {type(error).__name__}: {_said(str, error)}", error)
 
 
-def failed(rank: int, cause: str, error: BaseException, exit_code: int | None = None) -> dict[str, Any]:
-    return {"end": "failed", "rank": rank, "cause": _short(cause), "exit_code": exit_code,
-            "frames": frames_of(traceback.extract_tb(error.__traceback__)),
-            "text": _short("".join(traceback.format_exception_only(error)))}
+def failed(
+    rank: int, cause: str, error: BaseException, exit_code: int | None = None
+) -> dict[str, Any]:
+    return {
+        "end": "failed",
+        "rank": rank,
+        "cause": _short(cause),
+        "exit_code": exit_code,
+        "frames": frames_of(traceback.extract_tb(error.__traceback__)),
+        "text": _short("".join(traceback.format_exception_only(error))),
+    }
 
 
 def frames_of(stack: Iterable[traceback.FrameSummary]) -> list[tuple[str, int, str]]:
     """A stack without this package. The caller adds the source lines: it knows the cells."""
-    return [(frame.filename, frame.lineno or 0, frame.name) for frame in stack
-            if os.path.dirname(frame.filename) != os.path.dirname(__file__)]
+    return [
+        (frame.filename, frame.lineno or 0, frame.name)
+        for frame in stack
+        if os.path.dirname(frame.filename) != os.path.dirname(__file__)
+    ]
 
 
 def shown(report: dict[str, Any]) -> str:
-    """A traceback with the source lines, which only the caller knows if they were typed into a notebook."""
+    """A traceback with the source lines, which only the caller knows if they were typed into a
+    notebook.
+    """
     if not report["frames"]:
         return report["text"]
-    summary = traceback.StackSummary.from_list([traceback.FrameSummary(*frame) for frame in report["frames"]])
+    summary = traceback.StackSummary.from_list(
+        [traceback.FrameSummary(*frame) for frame in report["frames"]]
+    )
     return "Traceback (most recent call last):\n" + "".join(summary.format()) + report["text"]
 
 

@@ -16,8 +16,9 @@ __all__ = ["Result"]
 class Result(list):
     """What each rank returned, by rank; and the account of the run.
 
-    ``sent_bytes`` and ``received_bytes`` count payload by [rank, peer]. ``output`` is what each rank printed.
-    ``untraced`` is how many transfers were counted but are not in the trace, which keeps the first 50,000 of a rank.
+    ``sent_bytes`` and ``received_bytes`` count payload by [rank, peer]. ``output`` is what each
+    rank printed. ``untraced`` is how many transfers were counted but are not in the trace, which
+    keeps the first 50,000 of a rank.
     """
 
     def __init__(self, reports: list[dict[str, Any]], output: list[str], time_s: float) -> None:
@@ -30,11 +31,13 @@ class Result(list):
 
     @cached_property
     def trace(self) -> list[Record]:
-        """Every transfer of every rank, as its receiver saw it, in the order of steps within each call."""
+        """Every transfer of every rank, as its receiver saw it, in the order of steps within each
+        call.
+        """
         records = [Record(*entry) for trace in self._traces for entry in trace]
         return sorted(records, key=lambda record: (record.call, record.step, record.start_s))
 
     @property
     def events(self) -> list[Event]:
         """The trace as the events of ``simulators.execute``, which the same figures draw."""
-        return [Event(*record[:len(Event._fields)]) for record in self.trace]
+        return [Event(*record[: len(Event._fields)]) for record in self.trace]

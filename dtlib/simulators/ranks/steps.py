@@ -1,7 +1,8 @@
 """Runs a schedule on real ranks: each rank carries out its own transfers, step by step.
 
-A large chunk is not copied into a message: the message says that it is ready, and the receiver adds or copies it
-from where it lies, then says that it has read it. Before a rank writes to a chunk, all who read it must have said so.
+A large chunk is not copied into a message: the message says that it is ready, and the receiver adds
+or copies it from where it lies, then says that it has read it. Before a rank writes to a chunk, all
+who read it must have said so.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ IN_PLACE, PACKED = b"s", b"p"
 
 
 class Part(NamedTuple):
-    """What one rank does in one step: chunks to send by destination, chunks to expect by source, and transfers to
-    carry out in order, as (source, chunk, reduce). ``unsafe`` chunks are both sent and written."""
+    """What one rank does in one step: chunks to send by destination, chunks to expect by source,
+    and transfers to carry out in order, as (source, chunk, reduce). ``unsafe`` chunks are both sent
+    and written.
+    """
 
     sends: dict[int, list[int]]
     expects: dict[int, list[int]]
@@ -40,8 +43,10 @@ class Part(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The part of one rank in all steps; which chunks it ``held`` before and which are ``due`` after; and the
-    ``blank`` ones, which are zero before since nobody copies anything into them first."""
+    """The part of one rank in all steps; which chunks it ``held`` before and which are ``due``
+    after; and the ``blank`` ones, which are zero before since nobody copies anything into them
+    first.
+    """
 
     parts: list[Part]
     held: list[int]
@@ -70,7 +75,10 @@ def plan(schedule: Schedule, rank: int) -> Plan:
     by_rank = _plans.setdefault(schedule, {})
     if rank not in by_rank:
         parts = [_part(step, rank) for step in schedule.steps]
-        held, due = (np.flatnonzero(mask[rank]).tolist() for mask in (schedule.held_before(), schedule.due_after()))
+        held, due = (
+            np.flatnonzero(mask[rank]).tolist()
+            for mask in (schedule.held_before(), schedule.due_after())
+        )
         copied_first: dict[int, bool] = dict.fromkeys(held, True)
         for part in parts:
             for chunks in part.sends.values():
@@ -85,7 +93,9 @@ def plan(schedule: Schedule, rank: int) -> Plan:
 
 def _part(step: Transfer, rank: int) -> Part:
     part = Part({}, {}, [], set())
-    for source, destination, chunk, reduce in zip(*(column.tolist() for column in step), strict=True):
+    for source, destination, chunk, reduce in zip(
+        *(column.tolist() for column in step), strict=True
+    ):
         if source == rank:
             part.sends.setdefault(destination, []).append(chunk)
         if destination == rank:
@@ -96,9 +106,17 @@ def _part(step: Transfer, rank: int) -> Part:
     return part
 
 
-def execute(comm: Communicator, schedule: Schedule, call: str, array: np.ndarray | None, shape: tuple[int, ...],
-            dtype: np.dtype) -> np.ndarray:
-    """Run this rank's part; the result as ``simulators.execute`` has it. ``array`` is None where a rank has none."""
+def execute(
+    comm: Communicator,
+    schedule: Schedule,
+    call: str,
+    array: np.ndarray | None,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+) -> np.ndarray:
+    """Run this rank's part; the result as ``simulators.execute`` has it. ``array`` is None where a
+    rank has none.
+    """
     elements = math.prod(shape)
     payload = elements * schedule.ranks if schedule.collective == "all_gather" else elements
     bounds = [0, *itertools.accumulate(schedule.chunk_sizes(payload).tolist())]
@@ -117,7 +135,7 @@ def execute(comm: Communicator, schedule: Schedule, call: str, array: np.ndarray
 def _fill(chunks: list[np.ndarray], array: np.ndarray | None, mine: Plan) -> None:
     start = 0
     for chunk in mine.held:
-        chunks[chunk][...] = array.reshape(-1)[start:start + chunks[chunk].size]
+        chunks[chunk][...] = array.reshape(-1)[start : start + chunks[chunk].size]
         start += chunks[chunk].size
     for chunk in mine.blank:
         chunks[chunk][...] = 0
@@ -126,11 +144,17 @@ def _fill(chunks: list[np.ndarray], array: np.ndarray | None, mine: Plan) -> Non
 class Runner:
     """One rank, on its way through a schedule. ``places`` are where everybody's chunks lie."""
 
-    def __init__(self, comm: Comm, chunks: list[np.ndarray], bounds: list[int], places: list[int]) -> None:
+    def __init__(
+        self, comm: Comm, chunks: list[np.ndarray], bounds: list[int], places: list[int]
+    ) -> None:
         self.chunks, self.bounds, self.places, self.dtype = chunks, bounds, places, chunks[0].dtype
-        self.wires, self.members, self.channel = comm.wires, comm.meeting.members, comm.meeting.channel
-        # Messages that their readers have not finished with, as (reader, step): all of them, with a packed copy if
-        # there is one, and by chunk those that are read in place.
+        self.wires, self.members, self.channel = (
+            comm.wires,
+            comm.meeting.members,
+            comm.meeting.channel,
+        )
+        # Messages that their readers have not finished with, as (reader, step): all of them, with a
+        # packed copy if there is one, and by chunk those that are read in place.
         self.unread: dict[tuple[int, int], np.ndarray | None] = {}
         self.readers: list[list[tuple[int, int]]] = [[] for _ in chunks]
 
@@ -138,14 +162,27 @@ class Runner:
         for step, part in enumerate(parts):
             for destination, chunks in part.sends.items():
                 self._send(step, destination, chunks, safe=part.unsafe.isdisjoint(chunks))
-            messages = {source: self.wires.receive(self.members[source], self.channel, 2 * step)
-                        for source in part.expects}
-            arrived = {(source, chunk): piece for source, message in messages.items()
-                       for chunk, piece in self._pieces(source, message, part.expects[source])}
+            messages = {
+                source: self.wires.receive(self.members[source], self.channel, 2 * step)
+                for source in part.expects
+            }
+            arrived = {
+                (source, chunk): piece
+                for source, message in messages.items()
+                for chunk, piece in self._pieces(source, message, part.expects[source])
+            }
             for source, chunk, reduce in part.writes:
                 self._write(chunk, arrived[source, chunk], reduce)
-                self.wires.trace.note(self.wires.call, step, (self.members[source],), (chunk,), reduce,
-                                      (self.chunks[chunk].nbytes,), messages[source].sent_s, time.perf_counter())
+                self.wires.trace.note(
+                    self.wires.call,
+                    step,
+                    (self.members[source],),
+                    (chunk,),
+                    reduce,
+                    (self.chunks[chunk].nbytes,),
+                    messages[source].sent_s,
+                    time.perf_counter(),
+                )
             for source, message in messages.items():
                 if message.meta:
                     self.wires.mailbox.put(self.members[source], self.channel, 2 * step + 1)
@@ -161,21 +198,40 @@ class Runner:
             for chunk in chunks:
                 self.readers[chunk].append((destination, step))
         else:
-            place, copy = self.wires.place(np.concatenate([self.chunks[chunk] for chunk in chunks], dtype=self.dtype))
+            place, copy = self.wires.place(
+                np.concatenate([self.chunks[chunk] for chunk in chunks], dtype=self.dtype)
+            )
             payload = {"meta": PACKED, "offset": place}
             self.unread[destination, step] = copy
         self.wires.send(self.members[destination], size, self.channel, 2 * step, **payload)
 
-    def _pieces(self, source: int, message: Message, chunks: list[int]) -> list[tuple[int, np.ndarray]]:
+    def _pieces(
+        self, source: int, message: Message, chunks: list[int]
+    ) -> list[tuple[int, np.ndarray]]:
         """The chunks that a message brings, where they lie."""
         memory, itemsize = self.wires.memory, self.dtype.itemsize
         if message.meta == IN_PLACE:
-            return [(chunk, memory.view(self.places[source] + self.bounds[chunk] * itemsize,
-                                        self.chunks[chunk].size, self.dtype)) for chunk in chunks]
-        flat = (memory.view(message.offset, message.size // itemsize, self.dtype) if message.meta == PACKED
-                else np.frombuffer(message.body, self.dtype))
+            return [
+                (
+                    chunk,
+                    memory.view(
+                        self.places[source] + self.bounds[chunk] * itemsize,
+                        self.chunks[chunk].size,
+                        self.dtype,
+                    ),
+                )
+                for chunk in chunks
+            ]
+        flat = (
+            memory.view(message.offset, message.size // itemsize, self.dtype)
+            if message.meta == PACKED
+            else np.frombuffer(message.body, self.dtype)
+        )
         ends = itertools.accumulate((self.chunks[chunk].size for chunk in chunks), initial=0)
-        return [(chunk, flat[start:stop]) for chunk, (start, stop) in zip(chunks, itertools.pairwise(ends), strict=True)]
+        return [
+            (chunk, flat[start:stop])
+            for chunk, (start, stop) in zip(chunks, itertools.pairwise(ends), strict=True)
+        ]
 
     def _write(self, chunk: int, piece: np.ndarray, reduce: bool) -> None:
         self._wait_for(self.readers[chunk])

@@ -24,7 +24,9 @@ def search_path() -> list[str]:
 
 
 def enter(order: dict[str, Any]) -> None:
-    """Be where the caller is. A directory that is gone for a rank does not matter until its program needs it."""
+    """Be where the caller is. A directory that is gone for a rank does not matter until its program
+    needs it.
+    """
     sys.path[:] = order["path"]
     with contextlib.suppress(OSError):
         if order["directory"] is not None:

@@ -1,11 +1,13 @@
 """A described network imposed on real ranks.
 
-The sender reserves time on its own port and on the receiver's, and stamps the message with the time at which the
-network delivers it; the receiver waits until then. The rules are those of ``clock``: a port passes bytes one after
-another, ranks that share it share its bandwidth, and a rank pays the latency of each of its messages.
+The sender reserves time on its own port and on the receiver's, and stamps the message with the time
+at which the network delivers it; the receiver waits until then. The rules are those of ``clock``: a
+port passes bytes one after another, ranks that share it share its bandwidth, and a rank pays the
+latency of each of its messages.
 
-A busy machine wakes a rank later than it should. That delay is not the network's, and must not add up from step to
-step: so a rank knows how far it is behind, and books its next message for the time at which it would have sent it.
+A busy machine wakes a rank later than it should. That delay is not the network's, and must not add
+up from step to step: so a rank knows how far it is behind, and books its next message for the time
+at which it would have sent it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dtlib.simulators.network import Network, Tier
+from dtlib.network import Network, Tier
 from dtlib.simulators.ranks.memory import HEADER_BYTES, Memory
 
 __all__ = ["Throttle", "forget_bookings"]
@@ -31,7 +33,9 @@ def forget_bookings(memory: Memory) -> None:
 
 
 class Throttle:
-    """Bookings by [tier, port or rank, out or in, its number], which all ranks share and one at a time changes."""
+    """Bookings by [tier, port or rank, out or in, its number], which all ranks share and one at a
+    time changes.
+    """
 
     def __init__(self, network: Network, ranks: int, memory: Memory, lock: tuple[int, int]) -> None:
         self.network, self._lock = network, lock
@@ -47,7 +51,7 @@ class Throttle:
             due = start = time.perf_counter() - self.behind_s
             for direction, rank in enumerate((source, destination)):
                 ports, ranks = self.free_s[number, :, direction]
-                port = rank // tier.ranks_per_port
+                port = rank // tier.ranks_per_card
                 start = max(start, ports[port], ranks[rank])
                 ports[port] = start + size / tier.bandwidth_Bps
                 ranks[rank] = ports[port] + tier.latency_s
@@ -57,7 +61,9 @@ class Throttle:
             os.write(put, b".")
 
     def deliver(self, due_s: float, since_s: float, check: Callable[[], None]) -> None:
-        """Sleep until just before ``due_s``, and spin the rest, on behalf of a rank that has waited since ``since_s``."""
+        """Sleep until just before ``due_s``, and spin the rest, on behalf of a rank that has waited
+        since ``since_s``.
+        """
         while (left_s := due_s - time.perf_counter()) > 0:
             if left_s > SPIN_S:
                 time.sleep(min(left_s - SPIN_S, GLANCE_S))
@@ -69,5 +75,7 @@ class Throttle:
         for number, tier in enumerate(self.network.tiers):
             if tier.joins(*ends)[0]:
                 return number, tier
-        raise ValueError(f"no tier joins ranks {source} and {destination}: the outermost group_size is "
-                         f"{self.network.tiers[-1].group_size}")
+        raise ValueError(
+            f"no tier joins ranks {source} and {destination}: the outermost node_size is "
+            f"{self.network.tiers[-1].node_size}"
+        )

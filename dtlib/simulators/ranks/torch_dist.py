@@ -1,18 +1,22 @@
 """Engine "torch": the ranks are the processes of a torch.distributed group, on one machine or many.
 
-In a notebook or a plain process ``run(program, ranks=4, engine="torch")`` starts them on this machine for the run. A script
-that was itself started by ``torchrun`` runs the program on the ranks that there are, however many ``ranks`` it asks
-for, and has the result on each of them. That is how to use more than one machine, without changing the script; say
-this on both, with the address of the first one, and 0 and 1 as the rank of the node::
+In a notebook or a plain process ``run(program, ranks=4, engine="torch")`` starts them on this
+machine for the run. A script that was itself started by ``torchrun`` runs the program on the ranks
+that there are, however many ``ranks`` it asks for, and has the result on each of them. That is how
+to use more than one machine, without changing the script; say this on both, with the address of the
+first one, and 0 and 1 as the rank of the node::
 
     pip install torch                 # the same on every machine, and the script and dtlib too
-    torchrun --nnodes 2 --node-rank 0 --nproc-per-node 4 --master-addr 10.0.0.1 --master-port 29500 script.py
+    torchrun --nnodes 2 --node-rank 0 --nproc-per-node 4 --master-addr 10.0.0.1 --master-port 29500
+    script.py
 
-If the machines have several networks, ``GLOO_SOCKET_IFNAME`` and ``NCCL_SOCKET_IFNAME`` name the one to use.
+If the machines have several networks, ``GLOO_SOCKET_IFNAME`` and ``NCCL_SOCKET_IFNAME`` name the
+one to use.
 
-Messages and schedules always travel through gloo. So do the library's own collectives, unless every rank has a GPU to
-itself: then they are NCCL's, on copies of the arrays in the memory of the GPU. A ``reduce_scatter`` of gloo is
-an all-reduce of which each rank keeps its part. It is done openly here; to time it teaches the cost of an all-reduce.
+Messages and schedules always travel through gloo. So do the library's own collectives, unless every
+rank has a GPU to itself: then they are NCCL's, on copies of the arrays in the memory of the GPU. A
+``reduce_scatter`` of gloo is an all-reduce of which each rank keeps its part. It is done openly
+here; to time it teaches the cost of an all-reduce.
 
 A rank that fails tells the others by the store they met at. All raise ``RankError``.
 """
@@ -33,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.simulators.network import Network
+from dtlib.network import Network
 from dtlib.simulators.ranks.launch import launch, serve
 from dtlib.simulators.ranks.member import check, fail, join, perform
 from dtlib.simulators.ranks.messages import Lost
@@ -48,13 +52,26 @@ TOLD_S = 2.0  # for a rank that failed to say so, once another has lost it
 DTYPES = "bBilqefdFD"
 
 
-def run(program: Callable[..., Any], ranks: int, args: Iterable[Any], network: Network | None,
-        deadline_s: float | None) -> Result:
+def run(
+    program: Callable[..., Any],
+    ranks: int,
+    args: Iterable[Any],
+    network: Network | None,
+    deadline_s: float | None,
+) -> Result:
     """Run ``program(comm, *args)`` under torch.distributed; see above."""
     check("torch", "torch", program, network, deadline_s)
-    if "TORCHELASTIC_RUN_ID" not in os.environ and not {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys():
-        commands = [([sys.executable, "-P", "-c", START], {"RANK": str(rank), "WORLD_SIZE": str(ranks),
-                                                     "GLOO_SOCKET_IFNAME": LOOPBACK}) for rank in range(ranks)]
+    if (
+        "TORCHELASTIC_RUN_ID" not in os.environ
+        and not {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
+    ):
+        commands = [
+            (
+                [sys.executable, "-P", "-c", START],
+                {"RANK": str(rank), "WORLD_SIZE": str(ranks), "GLOO_SOCKET_IFNAME": LOOPBACK},
+            )
+            for rank in range(ranks)
+        ]
         return launch(commands, ranks, program, args, deadline_s)
     return _run_here(program, tuple(args), deadline_s)
 
@@ -82,7 +99,9 @@ def _connect(directory: Path, deadline_s: float | None) -> TorchLink:
                 raise TimeoutError(f"rank 0 has opened no store within {MEET_S:g} s")
             time.sleep(0.01)
         store = dist.TCPStore("127.0.0.1", int(place.read_text()), ranks, False, limit)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=_patience(deadline_s))
+    dist.init_process_group(
+        "gloo", store=store, rank=rank, world_size=ranks, timeout=_patience(deadline_s)
+    )
     return TorchLink(dist.group.WORLD, None, _patience(deadline_s))
 
 
@@ -108,18 +127,30 @@ def _run_here(program: Callable[..., Any], args: tuple, deadline_s: float | None
             store.wait([failure], timedelta(seconds=TOLD_S))
             report = pickle.loads(store.get(failure))
     else:
-        store.set(failure, pickle.dumps({key: report[key] for key in ("end", "rank", "cause", "exit_code", "frames", "text")}))
+        store.set(
+            failure,
+            pickle.dumps(
+                {
+                    key: report[key]
+                    for key in ("end", "rank", "cause", "exit_code", "frames", "text")
+                }
+            ),
+        )
     link.abort()
     raise fail(report)
 
 
 def _patience(deadline_s: float | None) -> timedelta:
-    """How long to wait for others: longer than the run may take, so that the deadline of the run comes first."""
+    """How long to wait for others: longer than the run may take, so that the deadline of the run
+    comes first.
+    """
     return timedelta(days=365) if deadline_s is None else timedelta(seconds=deadline_s + MEET_S)
 
 
 class TorchLink:
-    """The processes of a gloo ``group``; ``fast`` is the same group in NCCL, if every rank has a GPU to itself."""
+    """The processes of a gloo ``group``; ``fast`` is the same group in NCCL, if every rank has a
+    GPU to itself.
+    """
 
     def __init__(self, group: Any, fast: Any, patience: timedelta) -> None:
         import torch
@@ -163,8 +194,13 @@ class TorchLink:
     def split(self, color: int, members: list[int]) -> TorchLink:
         def part(group: Any, backend: str) -> Any:
             everybody = self._dist.get_process_group_ranks(group)
-            return self._dist.new_group([everybody[member] for member in members], timeout=self._patience, backend=backend,
-                                        use_local_synchronization=True, sort_ranks=False)
+            return self._dist.new_group(
+                [everybody[member] for member in members],
+                timeout=self._patience,
+                backend=backend,
+                use_local_synchronization=True,
+                sort_ranks=False,
+            )
 
         with self._losses():
             fast = None if self._fast is self._group else part(self._fast, "nccl")
@@ -190,19 +226,23 @@ class TorchLink:
         return total.cpu().numpy()
 
     def reduce_scatter(self, array: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-        start, stop = bounds[self.rank:self.rank + 2]
+        start, stop = bounds[self.rank : self.rank + 2]
         return self.all_reduce(array)[start:stop].copy()
 
     def all_gather(self, data: np.ndarray) -> np.ndarray:
         together = self._there(np.empty(data.size * self.size, np.uint8))
         with self._losses():
-            self._dist.all_gather(list(together.chunk(self.size)), self._there(data), group=self._fast)
+            self._dist.all_gather(
+                list(together.chunk(self.size)), self._there(data), group=self._fast
+            )
         return together.cpu().numpy()
 
     def all_to_all(self, data: np.ndarray, sent: list[int], received: list[int]) -> np.ndarray:
         together = self._there(np.empty(sum(received), np.uint8))
         with self._losses():
-            self._dist.all_to_all_single(together, self._there(data), received, sent, group=self._fast)
+            self._dist.all_to_all_single(
+                together, self._there(data), received, sent, group=self._fast
+            )
         return together.cpu().numpy()
 
     def broadcast(self, data: np.ndarray, root: int) -> None:
@@ -212,7 +252,9 @@ class TorchLink:
         if self._device.type != "cpu":
             data[...] = there.cpu().numpy()
 
-    def _begin(self, transfer: Callable[..., Any], data: np.ndarray, channel: int, **peer: int) -> Any:
+    def _begin(
+        self, transfer: Callable[..., Any], data: np.ndarray, channel: int, **peer: int
+    ) -> Any:
         with self._losses():
             return transfer(self._torch.from_numpy(data), group=self._group, tag=channel, **peer)
 

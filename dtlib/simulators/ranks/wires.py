@@ -1,4 +1,6 @@
-"""What one rank has in its hands: shared memory, messages, the state it shows, and the account of what it moved."""
+"""What one rank has in its hands: shared memory, messages, the state it shows, and the account of
+what it moved.
+"""
 
 from __future__ import annotations
 
@@ -16,32 +18,54 @@ from dtlib.simulators.ranks.trace import Trace
 
 __all__ = ["DONE", "FLAG", "STATES", "WAITING", "Wires", "post_failure"]
 
-# The header of the memory: a flag that the run has failed, the state of each rank, hints that it has mail, and what
-# the failure was.
+# The header of the memory: a flag that the run has failed, the state of each rank, hints that it
+# has mail, and what the failure was.
 FLAG, STATES, HINTS, FAILURE = 0, 64, 128, 4096
 FAILURE_BYTES = 24 << 10
 MAX_RANKS = 64
-BUSY, DONE, WAITING = 0, 1, 2  # a rank's state; WAITING + r is waiting for rank r (its own number: for all of them)
+BUSY, DONE, WAITING = (
+    0,
+    1,
+    2,
+)  # a rank's state; WAITING + r is waiting for rank r (its own number: for all of them)
 SIZE = struct.Struct("<I")
 
 
 def post_failure(memory: Memory, error: RankError) -> None:
     """Tell all ranks that the run has failed. They notice when they next wait, or are woken."""
-    data = pickle.dumps((error.rank, error.cause, error.exit_code, error.traceback[-FAILURE_BYTES // 8:]))
-    memory.map[FAILURE:FAILURE + 4 + len(data)] = SIZE.pack(len(data)) + data
+    data = pickle.dumps(
+        (error.rank, error.cause, error.exit_code, error.traceback[-FAILURE_BYTES // 8 :])
+    )
+    memory.map[FAILURE : FAILURE + 4 + len(data)] = SIZE.pack(len(data)) + data
     memory.map[FLAG] = 1
 
 
 class Wires:
     """Everything below the communicator, for one rank of a cluster."""
 
-    def __init__(self, rank: int, ranks: int, memory: Memory, inbox: int, outboxes: list[int],
-                 tickets: tuple[int, int], lock: tuple[int, int], reserved: int) -> None:
+    def __init__(
+        self,
+        rank: int,
+        ranks: int,
+        memory: Memory,
+        inbox: int,
+        outboxes: list[int],
+        tickets: tuple[int, int],
+        lock: tuple[int, int],
+        reserved: int,
+    ) -> None:
         self.rank, self.ranks, self.memory, self.lock = rank, ranks, memory, lock
         self.slots = memory.region(rank)
         self.heap = Heap(memory, self.slots + reserved, memory.region(rank + 1))
-        self.mailbox = Mailbox(rank, inbox, outboxes, tickets, memoryview(memory.map)[HINTS:HINTS + ranks],
-                               self._waiting, self._woken)
+        self.mailbox = Mailbox(
+            rank,
+            inbox,
+            outboxes,
+            tickets,
+            memoryview(memory.map)[HINTS : HINTS + ranks],
+            self._waiting,
+            self._woken,
+        )
         self.kept: list[int] = []  # places in the heap to give back when the next run begins
         self.run = 0
         self.begin(0.0, None)
@@ -78,12 +102,13 @@ class Wires:
     def check(self) -> None:
         """Raise the error that the run has failed with, if it has."""
         if self.memory.map[FLAG]:
-            size, = SIZE.unpack_from(self.memory.map, FAILURE)
-            raise RankError(*pickle.loads(self.memory.map[FAILURE + 4:FAILURE + 4 + size]))
+            (size,) = SIZE.unpack_from(self.memory.map, FAILURE)
+            raise RankError(*pickle.loads(self.memory.map[FAILURE + 4 : FAILURE + 4 + size]))
 
     def place(self, array: np.ndarray) -> tuple[int, np.ndarray]:
-        """Where a copy of ``array`` lies in shared memory, or the array itself if it lies there already; and the
-        array that keeps the place taken."""
+        """Where a copy of ``array`` lies in shared memory, or the array itself if it lies there
+        already; and the array that keeps the place taken.
+        """
         offset = self.memory.offset_of(array)
         if offset is None:
             staged = self.heap.empty(array.shape, array.dtype)
@@ -92,7 +117,10 @@ class Wires:
         return offset, array
 
     def borrowed(self, offset: int, shape: object, dtype: object) -> np.ndarray:
-        """The payload of a message that another rank lends; it is returned with the last view of it."""
+        """The payload of a message that another rank lends; it is returned with the last view of
+        it.
+        """
+
         def give_back() -> None:
             self.memory.map[offset] = 1
 

@@ -41,8 +41,16 @@ def main() -> None:
     control = socket.socket(fileno=settings["control"])
     rank, ranks = settings["rank"], settings["ranks"]
     memory = Memory(settings["memory"], ranks, settings["region_bytes"])
-    wires = Wires(rank, ranks, memory, settings["inbox"], settings["outboxes"], settings["tickets"], settings["lock"],
-                  reserved=SLOTS_BYTES)
+    wires = Wires(
+        rank,
+        ranks,
+        memory,
+        settings["inbox"],
+        settings["outboxes"],
+        settings["tickets"],
+        settings["lock"],
+        reserved=SLOTS_BYTES,
+    )
     while True:
         try:
             order, program = frames.unpack(frames.receive(control)), frames.receive(control)
@@ -59,13 +67,17 @@ def _die_with_caller(lifeline: int) -> None:
 
 
 def _be_killed_with_caller(lifeline: int) -> None:
-    """Where the system can: have it kill this process, and what that has started, even if no thread can run."""
+    """Where the system can: have it kill this process, and what that has started, even if no thread
+    can run.
+    """
     import fcntl
 
     if not hasattr(fcntl, "F_SETSIG"):
         return
     with contextlib.suppress(OSError):
-        own = os.open(f"/proc/self/fd/{lifeline}", os.O_RDONLY)  # the one it inherited can have only one owner
+        own = os.open(
+            f"/proc/self/fd/{lifeline}", os.O_RDONLY
+        )  # the one it inherited can have only one owner
         fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
@@ -73,7 +85,9 @@ def _be_killed_with_caller(lifeline: int) -> None:
 
 def _serve(wires: Wires, order: dict[str, Any], program: frames.Parts) -> frames.Parts:
     enter(order)
-    throttle = order["network"] and Throttle(order["network"], wires.ranks, wires.memory, wires.lock)
+    throttle = order["network"] and Throttle(
+        order["network"], wires.ranks, wires.memory, wires.lock
+    )
     wires.begin(order["start_s"], throttle)
     report = perform(wires, lambda: frames.unpack(program))
     try:
@@ -85,8 +99,16 @@ def _serve(wires: Wires, order: dict[str, Any], program: frames.Parts) -> frames
 def perform(wires: Wires, load: Callable[[], tuple[Callable[..., Any], tuple]]) -> dict[str, Any]:
     """Run a program on this rank; what is to be reported."""
     rank = wires.rank
-    world = Comm(wires, Meeting(wires, range(wires.ranks), rank, [wires.memory.region(r) for r in range(wires.ranks)],
-                                channel=1))
+    world = Comm(
+        wires,
+        Meeting(
+            wires,
+            range(wires.ranks),
+            rank,
+            [wires.memory.region(r) for r in range(wires.ranks)],
+            channel=1,
+        ),
+    )
     value = None
     try:
         program, arguments = load()
@@ -100,16 +122,27 @@ def perform(wires: Wires, load: Callable[[], tuple[Callable[..., Any], tuple]]) 
         return ended(rank, error)
     finally:
         flush()
-    return {"end": "returned", "value": value, "sent": wires.sent, "received": wires.received, "trace": wires.trace.records(),
-            "untraced": wires.trace.untraced}
+    return {
+        "end": "returned",
+        "value": value,
+        "sent": wires.sent,
+        "received": wires.received,
+        "trace": wires.trace.records(),
+        "untraced": wires.trace.untraced,
+    }
 
 
 def _leave(wires: Wires, world: Comm) -> None:
-    """Find out that some rank still wants something from the others, or has not received all it was sent."""
+    """Find out that some rank still wants something from the others, or has not received all it was
+    sent.
+    """
     wires.memory.map[STATES + wires.rank] = DONE
     world.meeting.meet("returned from the program")
     left = wires.mailbox.left_over()
     if left:
         first = left[0]
-        raise RankError(wires.rank, f"returned without having received {len(left)} message{'s' * (len(left) > 1)}, the"
-                        f" first one from rank {first.source} with tag {first.tag} and {first.size} bytes")
+        raise RankError(
+            wires.rank,
+            f"returned without having received {len(left)} message{'s' * (len(left) > 1)}, the"
+            f" first one from rank {first.source} with tag {first.tag} and {first.size} bytes",
+        )

@@ -36,35 +36,75 @@ def _three_digits(value: float) -> str:
 
 
 def _one_slow_rank(ranks: int, percent: int, meaning: str) -> Shown:
-    slowdown = slowdown_of_longer_time(percent / 100) if meaning == LONGER else slowdown_of_lower_rate(1 - percent / 100)
+    slowdown = (
+        slowdown_of_longer_time(percent / 100)
+        if meaning == LONGER
+        else slowdown_of_lower_rate(1 - percent / 100)
+    )
     times_s = np.full(ranks, USUAL_S)
     times_s[SLOW_RANK] *= slowdown
     step_s, idle_s = step_time_s(times_s), waiting_s(times_s)
-    bars = [{"rank": f"{rank} (slow)" if rank == SLOW_RANK else str(rank), "state": state, "from_s": start, "to_s": end}
-            for rank, time_s in enumerate(times_s[:RANKS_DRAWN])
-            for state, start, end in (("computes", 0.0, time_s), ("waits", time_s, step_s))]
+    bars = [
+        {
+            "rank": f"{rank} (slow)" if rank == SLOW_RANK else str(rank),
+            "state": state,
+            "from_s": start,
+            "to_s": end,
+        }
+        for rank, time_s in enumerate(times_s[:RANKS_DRAWN])
+        for state, start, end in (("computes", 0.0, time_s), ("waits", time_s, step_s))
+    ]
     step, wait = duration(step_s, 5), duration(idle_s.max(), 4)
-    slow = (f"takes {percent}% longer than the usual {duration(USUAL_S)}" if meaning == LONGER else
-            f"runs at {1 - percent / 100:.2f} of the usual speed")
+    slow = (
+        f"takes {percent}% longer than the usual {duration(USUAL_S)}"
+        if meaning == LONGER
+        else f"runs at {1 - percent / 100:.2f} of the usual speed"
+    )
     return Shown(
         {"ranks": bars, "step": [{"ends_s": step_s, "label": f"barrier: {step}"}]},
-        {"step": step, "slowdown": f"{slowdown:.4f}×", "throughput": f"{1 / slowdown:.2%}",
-         "waiting": f"{_three_digits(idle_s.sum())} GPU\N{NON-BREAKING HYPHEN}s", "share": f"{waiting_share(times_s):.2%}",
-         "dead": f"{count_text(idle_ranks_after_failure(ranks))} GPUs"},
+        {
+            "step": step,
+            "slowdown": f"{slowdown:.4f}×",
+            "throughput": f"{1 / slowdown:.2%}",
+            "waiting": f"{_three_digits(idle_s.sum())} GPU\N{NON-BREAKING HYPHEN}s",
+            "share": f"{waiting_share(times_s):.2%}",
+            "dead": f"{count_text(idle_ranks_after_failure(ranks))} GPUs",
+        },
         f"Rank {SLOW_RANK} {slow}: the other {count_text(ranks - 1)} ranks wait {wait} "
-        f"each, and the step takes {step}.")
+        f"each, and the step takes {step}.",
+    )
 
 
 def _one_slow_rank_chart() -> alt.LayerChart:
-    time = alt.X("from_s:Q", title="Time in the step (s)", scale=alt.Scale(domain=[0, 15]), axis=alt.Axis(tickCount=4))
+    time = alt.X(
+        "from_s:Q",
+        title="Time in the step (s)",
+        scale=alt.Scale(domain=[0, 15]),
+        axis=alt.Axis(tickCount=4),
+    )
     states = ["computes", "waits"]
-    bars = alt.Chart(alt.NamedData("ranks")).mark_bar(strokeWidth=1.5).encode(
-        x=time, x2="to_s:Q", y=alt.Y("rank:N", title=f"Rank (the first {RANKS_DRAWN})", sort=None),
-        fill=alt.Fill("state:N", title=None, scale=alt.Scale(domain=states, range=[COLORS[0], "transparent"])),
-        stroke=alt.Stroke("state:N", title=None, scale=alt.Scale(domain=states, range=list(COLORS[:2]))))
+    bars = (
+        alt.Chart(alt.NamedData("ranks"))
+        .mark_bar(strokeWidth=1.5)
+        .encode(
+            x=time,
+            x2="to_s:Q",
+            y=alt.Y("rank:N", title=f"Rank (the first {RANKS_DRAWN})", sort=None),
+            fill=alt.Fill(
+                "state:N",
+                title=None,
+                scale=alt.Scale(domain=states, range=[COLORS[0], "transparent"]),
+            ),
+            stroke=alt.Stroke(
+                "state:N", title=None, scale=alt.Scale(domain=states, range=list(COLORS[:2]))
+            ),
+        )
+    )
     step = alt.Chart(alt.NamedData("step")).encode(x=alt.X("ends_s:Q"))
     rule = step.mark_rule(color=INK, strokeDash=[6, 3], strokeWidth=1.5)
-    label = step.mark_text(align="right", dx=-6, dy=-8, color=INK).encode(y=alt.value(0), text="label:N")
+    label = step.mark_text(align="right", dx=-6, dy=-8, color=INK).encode(
+        y=alt.value(0), text="label:N"
+    )
     return alt.layer(bars, rule, label)
 
 
@@ -72,25 +112,56 @@ one_slow_rank = Explorer(
     name="one-slow-rank",
     title="One slow rank",
     controls=(
-        Control("ranks", "Ranks", (8, 64, 512, 4096, 16_384, 131_072), ("8", "64", "512", "4,096", "16,384", "131,072"),
-                start=16_384),
-        Control("percent", "One of them is slow by", (1, 2, 5, 10, 20, 30), ("1%", "2%", "5%", "10%", "20%", "30%"), start=10),
-        Control("meaning", "which means that it", (LONGER, LOWER), ("takes longer by this much", "runs slower by this much"),
-                kind="choice"),
+        Control(
+            "ranks",
+            "Ranks",
+            (8, 64, 512, 4096, 16_384, 131_072),
+            ("8", "64", "512", "4,096", "16,384", "131,072"),
+            start=16_384,
+        ),
+        Control(
+            "percent",
+            "One of them is slow by",
+            (1, 2, 5, 10, 20, 30),
+            ("1%", "2%", "5%", "10%", "20%", "30%"),
+            start=10,
+        ),
+        Control(
+            "meaning",
+            "which means that it",
+            (LONGER, LOWER),
+            ("takes longer by this much", "runs slower by this much"),
+            kind="choice",
+        ),
     ),
     model=_one_slow_rank,
     chart=_one_slow_rank_chart(),
-    readouts={"step": "Step time", "slowdown": "Over the usual 10 s", "throughput": "Throughput kept",
-              "waiting": "Waiting, all GPUs, per step", "share": "Share of GPU time waiting",
-              "dead": "Idle if it dies instead"},
-    columns={"rank": Column("Rank"), "state": Column("State"), "from_s": Column("From (s)", ".4~f"),
-             "to_s": Column("To (s)", ".4~f"), "ends_s": Column("The step ends (s)", ".4~f")},
+    readouts={
+        "step": "Step time",
+        "slowdown": "Over the usual 10 s",
+        "throughput": "Throughput kept",
+        "waiting": "Waiting, all GPUs, per step",
+        "share": "Share of GPU time waiting",
+        "dead": "Idle if it dies instead",
+    },
+    columns={
+        "rank": Column("Rank"),
+        "state": Column("State"),
+        "from_s": Column("From (s)", ".4~f"),
+        "to_s": Column("To (s)", ".4~f"),
+        "ends_s": Column("The step ends (s)", ".4~f"),
+    },
     height=270,
 )
 
 
 RANKS = tuple(2**power for power in range(3, 18))
-NAMES = {"normal": "Normal", "lognormal": "Lognormal", "exponential": "Exponential tail", "uniform": "Uniform"}
+NAMES = {
+    "normal": "Normal",
+    "lognormal": "Lognormal",
+    "exponential": "Exponential tail",
+    "uniform": "Uniform",
+}
 ONE_IN = 10_000
 
 
@@ -103,38 +174,78 @@ def _curve(kind: str, percent: int) -> tuple[Distribution, np.ndarray]:
 
 def _expected_maximum(kind: str, percent: int, ranks: int) -> Shown:
     times, ratios = _curve(kind, percent)
-    curves = [{"ranks": n, "shape": NAMES[each], "ratio": ratio}
-              for each in JITTERS for n, ratio in zip(RANKS, _curve(each, percent)[1], strict=True)]
+    curves = [
+        {"ranks": n, "shape": NAMES[each], "ratio": ratio}
+        for each in JITTERS
+        for n, ratio in zip(RANKS, _curve(each, percent)[1], strict=True)
+    ]
     ratio, lost = ratios[RANKS.index(ranks)], 1 - throughput_kept(times, ranks)
     rare = times.quantile_s(1 - 1 / ONE_IN)
     return Shown(
-        {"curves": curves, "chosen": [{"n": n, "of": NAMES[kind], "chosen": r} for n, r in zip(RANKS, ratios, strict=True)],
-         "here": [{"at": ranks, "step": ratio, "label": f"{ratio:.3f}×"}]},
-        {"step": f"{ratio:.4f}×", "lost": f"{lost:.2%}", "gpus": f"{count_text(lost * ranks)} of {count_text(ranks)}",
-         "rare": f"{rare:.4f}×"},
-        f"Step times with a spread of {percent}% ({NAMES[kind].lower()}) on {count_text(ranks)} ranks: the slowest is expected "
-        f"at {ratio:.3f} times the mean, so waiting takes {lost:.1%} of the throughput.")
+        {
+            "curves": curves,
+            "chosen": [
+                {"n": n, "of": NAMES[kind], "chosen": r} for n, r in zip(RANKS, ratios, strict=True)
+            ],
+            "here": [{"at": ranks, "step": ratio, "label": f"{ratio:.3f}×"}],
+        },
+        {
+            "step": f"{ratio:.4f}×",
+            "lost": f"{lost:.2%}",
+            "gpus": f"{count_text(lost * ranks)} of {count_text(ranks)}",
+            "rare": f"{rare:.4f}×",
+        },
+        f"Step times with a spread of {percent}% ({NAMES[kind].lower()}) on {count_text(ranks)} "
+        "ranks: the slowest is expected "
+        f"at {ratio:.3f} times the mean, so waiting takes {lost:.1%} of the throughput.",
+    )
 
 
 def _expected_maximum_chart() -> alt.LayerChart:
     shapes = list(NAMES.values())
-    x_scale, y_scale = alt.Scale(type="log", base=2, domain=[RANKS[0], RANKS[-1]]), alt.Scale(domain=[1, 2.2])
+    x_scale, y_scale = (
+        alt.Scale(type="log", base=2, domain=[RANKS[0], RANKS[-1]]),
+        alt.Scale(domain=[1, 2.2]),
+    )
     x_axis = alt.Axis(values=[8, 64, 512, 4096, 32_768], format=",")
     dashes = [list(dash) for dash in DASHES[:4]]
 
     def looks(field: str) -> dict[str, Any]:
-        return {"color": alt.Color(f"{field}:N", title=None, scale=alt.Scale(domain=shapes, range=list(COLORS[:4]))),
-                "strokeDash": alt.StrokeDash(f"{field}:N", title=None, scale=alt.Scale(domain=shapes, range=dashes))}
+        return {
+            "color": alt.Color(
+                f"{field}:N", title=None, scale=alt.Scale(domain=shapes, range=list(COLORS[:4]))
+            ),
+            "strokeDash": alt.StrokeDash(
+                f"{field}:N", title=None, scale=alt.Scale(domain=shapes, range=dashes)
+            ),
+        }
 
-    lines = alt.Chart(alt.NamedData("curves")).mark_line(strokeWidth=1.5).encode(
-        x=alt.X("ranks:Q", title="Ranks (log scale)", scale=x_scale, axis=x_axis),
-        y=alt.Y("ratio:Q", title="Expected step time / mean", scale=y_scale, axis=alt.Axis(tickCount=6)), **looks("shape"))
-    chosen = alt.Chart(alt.NamedData("chosen")).mark_line(strokeWidth=4).encode(
-        x=alt.X("n:Q", scale=x_scale), y=alt.Y("chosen:Q", scale=y_scale), **looks("of"))
-    here = alt.Chart(alt.NamedData("here")).encode(x=alt.X("at:Q", scale=x_scale), y=alt.Y("step:Q", scale=y_scale))
+    lines = (
+        alt.Chart(alt.NamedData("curves"))
+        .mark_line(strokeWidth=1.5)
+        .encode(
+            x=alt.X("ranks:Q", title="Ranks (log scale)", scale=x_scale, axis=x_axis),
+            y=alt.Y(
+                "ratio:Q",
+                title="Expected step time / mean",
+                scale=y_scale,
+                axis=alt.Axis(tickCount=6),
+            ),
+            **looks("shape"),
+        )
+    )
+    chosen = (
+        alt.Chart(alt.NamedData("chosen"))
+        .mark_line(strokeWidth=4)
+        .encode(x=alt.X("n:Q", scale=x_scale), y=alt.Y("chosen:Q", scale=y_scale), **looks("of"))
+    )
+    here = alt.Chart(alt.NamedData("here")).encode(
+        x=alt.X("at:Q", scale=x_scale), y=alt.Y("step:Q", scale=y_scale)
+    )
     point = here.mark_point(size=130, color=INK, opacity=1)
-    label = here.mark_text(align="right", baseline="bottom", dx=-8, dy=-8, fontSize=14, fontWeight="bold", color=INK).encode(
-        text="label:N")
+    label = here.mark_text(
+        align="right", baseline="bottom", dx=-8, dy=-8, fontSize=14, fontWeight="bold", color=INK
+    ).encode(text="label:N")
     return alt.layer(lines, chosen, point, label)
 
 
@@ -143,14 +254,29 @@ expected_maximum = Explorer(
     title="The slowest of many",
     controls=(
         Control("kind", "One rank's step time is", JITTERS, tuple(NAMES.values()), kind="choice"),
-        Control("percent", "Spread: standard deviation over mean", (1, 2, 5, 10), ("1%", "2%", "5%", "10%"), start=2),
+        Control(
+            "percent",
+            "Spread: standard deviation over mean",
+            (1, 2, 5, 10),
+            ("1%", "2%", "5%", "10%"),
+            start=2,
+        ),
         Control("ranks", "Ranks", RANKS, tuple(map(count_text, RANKS)), start=16_384, play=True),
     ),
     model=_expected_maximum,
     chart=_expected_maximum_chart(),
-    readouts={"step": "Expected step / mean", "lost": "Throughput lost", "gpus": "As if idle, in GPUs",
-              "rare": f"1 in {count_text(ONE_IN)} takes longer than"},
-    columns={"ranks": Column("Ranks", ","), "shape": Column("Step time"), "ratio": Column("Expected step / mean", ".4f"),
-             "at": Column("Ranks chosen", ","), "step": Column("Expected step / mean", ".4f")},
+    readouts={
+        "step": "Expected step / mean",
+        "lost": "Throughput lost",
+        "gpus": "As if idle, in GPUs",
+        "rare": f"1 in {count_text(ONE_IN)} takes longer than",
+    },
+    columns={
+        "ranks": Column("Ranks", ","),
+        "shape": Column("Step time"),
+        "ratio": Column("Expected step / mean", ".4f"),
+        "at": Column("Ranks chosen", ","),
+        "step": Column("Expected step / mean", ".4f"),
+    },
     height=300,
 )

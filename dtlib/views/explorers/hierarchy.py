@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from dtlib.facts.registry import run
+from dtlib.facts.registry import training_run
 from dtlib.formulas.architecture import architecture
 from dtlib.formulas.hierarchy import TwoTiers, flat_ring_cost, hierarchical_cost, node_exit_Bps
 from dtlib.formulas.step_time import compute_time_s
@@ -31,7 +31,7 @@ from dtlib.views.theme import COLORS, DASHES, INK, SECONDS, SHAPES
 __all__ = ["flat_or_hierarchical", "topology", "where_traffic_lands"]
 
 
-# --- Flat or hierarchical ---------------------------------------------------------------------------------------------
+# --- Flat or hierarchical -------------------------------------------------------------------------
 
 SIZES = tuple(2**power for power in range(10, 34))
 RATIOS = (2, 4.5, 9, 18, 36)
@@ -41,19 +41,31 @@ CURVES = (RING, HIERARCHICAL, ALONE)
 TIMES = tuple(10.0**power for power in range(-6, 2))
 
 
-def _flat_or_hierarchical(ratio: float, width: int, nodes: int, shared: bool, overlapped: bool) -> Shown:
+def _flat_or_hierarchical(
+    ratio: float, width: int, nodes: int, shared: bool, overlapped: bool
+) -> Shown:
     ranks = nodes * width
-    tiers = TwoTiers(H100.scaleup_Bps, INNER_LATENCY_S, H100.scaleup_Bps / ratio, OUTER_LATENCY_S, width if shared else 1)
+    tiers = TwoTiers(
+        H100.scaleup_Bps,
+        INNER_LATENCY_S,
+        H100.scaleup_Bps / ratio,
+        OUTER_LATENCY_S,
+        width if shared else 1,
+    )
 
     def seconds(size: Any) -> dict[str, Any]:
         both = hierarchical_cost(size, ranks, width, tiers)
-        return {RING: flat_ring_cost(size, ranks, width, tiers).total_s,
-                HIERARCHICAL: both.overlapped_s if overlapped else both.total_s,
-                ALONE: hierarchical_cost(size, width, width, tiers).total_s}
+        return {
+            RING: flat_ring_cost(size, ranks, width, tiers).total_s,
+            HIERARCHICAL: both.overlapped_s if overlapped else both.total_s,
+            ALONE: hierarchical_cost(size, width, width, tiers).total_s,
+        }
 
-    rows = [{"payload": size, "algorithm": name, "time_s": time, "mark": place % 4 == 2}
-            for name, times in seconds(np.array(SIZES)).items()
-            for place, (size, time) in enumerate(zip(SIZES, times, strict=True))]
+    rows = [
+        {"payload": size, "algorithm": name, "time_s": time, "mark": place % 4 == 2}
+        for name, times in seconds(np.array(SIZES)).items()
+        for place, (size, time) in enumerate(zip(SIZES, times, strict=True))
+    ]
     small, large = seconds(32 * KiB), seconds(GiB)
 
     def times(at: dict[str, float], over: str, under: str) -> str:
@@ -61,112 +73,241 @@ def _flat_or_hierarchical(ratio: float, width: int, nodes: int, shared: bool, ov
 
     return Shown(
         {"curves": rows},
-        {"leaves": si(node_exit_Bps(width, tiers), "B/s"), "gain_small": times(small, RING, HIERARCHICAL),
-         "gain_large": times(large, RING, HIERARCHICAL), "leaving_small": times(small, HIERARCHICAL, ALONE),
-         "leaving_large": times(large, HIERARCHICAL, ALONE)},
-        f"{nodes} nodes of {width}, links between them {ratio:g} times slower: for 1 GiB a hierarchical all-reduce takes "
-        f"{duration(large[HIERARCHICAL])}{' at best' * overlapped}, a flat ring {times(large, RING, HIERARCHICAL)} as long, and "
-        f"one node alone {duration(large[ALONE])}.")
+        {
+            "leaves": si(node_exit_Bps(width, tiers), "B/s"),
+            "gain_small": times(small, RING, HIERARCHICAL),
+            "gain_large": times(large, RING, HIERARCHICAL),
+            "leaving_small": times(small, HIERARCHICAL, ALONE),
+            "leaving_large": times(large, HIERARCHICAL, ALONE),
+        },
+        f"{nodes} nodes of {width}, links between them {ratio:g} times slower: for 1 GiB a "
+        "hierarchical all-reduce takes "
+        f"{duration(large[HIERARCHICAL])}{' at best' * overlapped}, a flat ring "
+        f"{times(large, RING, HIERARCHICAL)} as long, and "
+        f"one node alone {duration(large[ALONE])}.",
+    )
 
 
 def _curve_channel(kind: type, looks: tuple[Any, ...], **legend: Any) -> Any:
-    return kind("algorithm:N", title=None, scale=alt.Scale(domain=list(CURVES), range=list(looks[:3])), **legend)
+    return kind(
+        "algorithm:N",
+        title=None,
+        scale=alt.Scale(domain=list(CURVES), range=list(looks[:3])),
+        **legend,
+    )
 
 
 def _curves_chart() -> Any:
-    x = alt.X("payload:Q", title="Payload S", scale=alt.Scale(type="log", base=2, domain=[SIZES[0], SIZES[-1]], nice=False),
-              axis=alt.Axis(values=[KiB, 32 * KiB, MiB, 32 * MiB, GiB], grid=False, labelExpr=(
-                  f"datum.value < {MiB} ? datum.value / {KiB} + ' KiB' : "
-                  f"datum.value < {GiB} ? datum.value / {MiB} + ' MiB' : datum.value / {GiB} + ' GiB'")))
-    y = alt.Y("time_s:Q", title="Time", scale=alt.Scale(type="log", domain=[TIMES[0], TIMES[-1]], nice=False),
-              axis=alt.Axis(values=list(TIMES), labelExpr=SECONDS))
+    x = alt.X(
+        "payload:Q",
+        title="Payload S",
+        scale=alt.Scale(type="log", base=2, domain=[SIZES[0], SIZES[-1]], nice=False),
+        axis=alt.Axis(
+            values=[KiB, 32 * KiB, MiB, 32 * MiB, GiB],
+            grid=False,
+            labelExpr=(
+                f"datum.value < {MiB} ? datum.value / {KiB} + ' KiB' : "
+                f"datum.value < {GiB} ? datum.value / {MiB} + ' MiB' : datum.value / {GiB} + ' GiB'"
+            ),
+        ),
+    )
+    y = alt.Y(
+        "time_s:Q",
+        title="Time",
+        scale=alt.Scale(type="log", domain=[TIMES[0], TIMES[-1]], nice=False),
+        axis=alt.Axis(values=list(TIMES), labelExpr=SECONDS),
+    )
     symbols = alt.Legend(symbolSize=110)
-    base = alt.Chart(alt.NamedData("curves")).encode(x=x, y=y, color=_curve_channel(alt.Color, COLORS, legend=symbols))
+    base = alt.Chart(alt.NamedData("curves")).encode(
+        x=x, y=y, color=_curve_channel(alt.Color, COLORS, legend=symbols)
+    )
     shape = _curve_channel(alt.Shape, SHAPES, legend=symbols)
     dash = _curve_channel(alt.StrokeDash, DASHES, legend=None)
-    layers = (base.mark_line(clip=True).encode(strokeDash=dash),
-              base.transform_filter("datum.mark").mark_point(opacity=1, clip=True).encode(shape=shape))
-    return alt.layer(*layers).resolve_legend(strokeDash="independent")  # dashes would be outlines of the legend's shapes
+    layers = (
+        base.mark_line(clip=True).encode(strokeDash=dash),
+        base.transform_filter("datum.mark").mark_point(opacity=1, clip=True).encode(shape=shape),
+    )
+    return alt.layer(*layers).resolve_legend(
+        strokeDash="independent"
+    )  # dashes would be outlines of the legend's shapes
 
 
 flat_or_hierarchical = Explorer(
-    name="flat-or-hierarchical", title="Flat ring or hierarchical, over size, ratio and node width",
+    name="flat-or-hierarchical",
+    title="Flat ring or hierarchical, over size, ratio and node width",
     model=_flat_or_hierarchical,
-    controls=(Control("ratio", "Links inside faster by", RATIOS, tuple(f"{ratio:g} x" for ratio in RATIOS), start=9),
-              Control("width", "GPUs a node w", GROUPS, start=8), Control("nodes", "Nodes N", NODE_COUNTS, start=8), CARDS,
-              Control("overlapped", "Phases", (False, True), ("one after another", "overlapped at best"), kind="choice")),
-    readouts={"leaves": "Out of a node, each way", "gain_small": "Ring / hierarchical, 32 KiB",
-              "gain_large": "Ring / hierarchical, 1 GiB", "leaving_small": "All nodes / one, 32 KiB",
-              "leaving_large": "All nodes / one, 1 GiB"},
-    columns={"payload": Column("Payload (B)", ",d"), "algorithm": Column("All-reduce"), "time_s": Column("Time (s)", ".3~g")},
-    chart=_curves_chart(), height=340)
+    controls=(
+        Control(
+            "ratio",
+            "Links inside faster by",
+            RATIOS,
+            tuple(f"{ratio:g} x" for ratio in RATIOS),
+            start=9,
+        ),
+        Control("width", "GPUs a node w", GROUPS, start=8),
+        Control("nodes", "Nodes N", NODE_COUNTS, start=8),
+        CARDS,
+        Control(
+            "overlapped",
+            "Phases",
+            (False, True),
+            ("one after another", "overlapped at best"),
+            kind="choice",
+        ),
+    ),
+    readouts={
+        "leaves": "Out of a node, each way",
+        "gain_small": "Ring / hierarchical, 32 KiB",
+        "gain_large": "Ring / hierarchical, 1 GiB",
+        "leaving_small": "All nodes / one, 32 KiB",
+        "leaving_large": "All nodes / one, 1 GiB",
+    },
+    columns={
+        "payload": Column("Payload (B)", ",d"),
+        "algorithm": Column("All-reduce"),
+        "time_s": Column("Time (s)", ".3~g"),
+    },
+    chart=_curves_chart(),
+    height=340,
+)
 
 
-# --- Where each parallelism's traffic lands ---------------------------------------------------------------------------
+# --- Where each parallelism's traffic lands -------------------------------------------------------
 
-LLAMA, SHAPE = run("Llama-3-405B"), architecture("Llama-3.1-405B")
+LLAMA, SHAPE = training_run("Llama-3-405B"), architecture("Llama-3.1-405B")
 GPUS, BATCH_TOKENS = int(LLAMA["gpus"].value), int(LLAMA["batch_tokens"].value)
-STEP_S = compute_time_s(405e9, BATCH_TOKENS, GPUS, LLAMA["achieved"].value)  # at the rate of whole steps, waits included
+STEP_S = compute_time_s(
+    405e9, BATCH_TOKENS, GPUS, LLAMA["achieved"].value
+)  # at the rate of whole steps, waits included
 TP, PP, ISLANDS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32), (4, 8, 16, 32, 64)
 INNERMOST = Control("innermost", "Innermost", KINDS, kind="choice")
 AXIS_S = (1e-4, 1e2)
 
 
 def _landing(sent: Traffic) -> str:
-    return ", ".join(f"{si(size)} {tier}" for tier, size in zip(TIERS, sent, strict=True) if size) or "nothing"
+    return (
+        ", ".join(f"{si(size)} {tier}" for tier, size in zip(TIERS, sent, strict=True) if size)
+        or "nothing"
+    )
 
 
 def _where_traffic_lands(tp: int, pp: int, island: int, innermost: str) -> Shown:
     dp = GPUS // (tp * pp)
     order = (innermost, *(kind for kind in KINDS if kind != innermost))
-    bill = traffic(405e9, SHAPE.layers, SHAPE.hidden, BATCH_TOKENS, tp=tp, pp=pp, dp=dp, island=island, order=order)
-    rows = [{"kind": kind, "tier": tier, "sent_GB": size / GB, "time_s": size / rate_Bps, "label": si(size)}
-            for kind, sent in bill.items()
-            for tier, size, rate_Bps in zip(TIERS, sent, (H100.scaleup_Bps, H100.nic_Bps), strict=True) if size]
+    bill = traffic(
+        405e9,
+        SHAPE.layers,
+        SHAPE.hidden,
+        BATCH_TOKENS,
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        island=island,
+        order=order,
+    )
+    rows = [
+        {
+            "kind": kind,
+            "tier": tier,
+            "sent_GB": size / GB,
+            "time_s": size / rate_Bps,
+            "label": si(size),
+        }
+        for kind, sent in bill.items()
+        for tier, size, rate_Bps in zip(TIERS, sent, (H100.scaleup_Bps, H100.nic_Bps), strict=True)
+        if size
+    ]
     across_s = sum(sent.across for sent in bill.values()) / H100.nic_Bps
     inside_s = sum(sent.inside for sent in bill.values()) / H100.scaleup_Bps
     crosses = bill["tensor"].across > 0
     beside = "" if innermost == "tensor" else f" beside {innermost}"
-    warning = (f" Warning: TP={tp} does not fit on the island of {island}{beside}, so its all-reduces cross it in every layer."
-               if crosses else "")
+    warning = (
+        f" Warning: TP={tp} does not fit on the island of {island}{beside}, so its all-reduces "
+        "cross it in every layer."
+        if crosses
+        else ""
+    )
     return Shown(
         {"traffic": rows, "compute": [{"at": STEP_S}]},
-        {"order": ", ".join(order), "dp": f"{count_text(dp)} on {count_text(GPUS // island)} islands",
-         "tp": ("⚠ crosses: " if crosses else "") + _landing(bill["tensor"]),
-         "pp": _landing(bill["pipeline"]), "data": _landing(bill["data"]),
-         "inside_s": duration(inside_s), "across_s": duration(across_s)},
-        f"TP={tp}, PP={pp}, DP={count_text(dp)}, {innermost} innermost, on islands of {island}: a GPU's traffic of one step "
-        f"takes {duration(inside_s)} inside islands and {duration(across_s)} across, beside a step of {duration(STEP_S)}."
-        f"{warning}")
+        {
+            "order": ", ".join(order),
+            "dp": f"{count_text(dp)} on {count_text(GPUS // island)} islands",
+            "tp": ("⚠ crosses: " if crosses else "") + _landing(bill["tensor"]),
+            "pp": _landing(bill["pipeline"]),
+            "data": _landing(bill["data"]),
+            "inside_s": duration(inside_s),
+            "across_s": duration(across_s),
+        },
+        f"TP={tp}, PP={pp}, DP={count_text(dp)}, {innermost} innermost, on islands of {island}: a "
+        "GPU's traffic of one step "
+        f"takes {duration(inside_s)} inside islands and {duration(across_s)} across, beside a step "
+        f"of {duration(STEP_S)}."
+        f"{warning}",
+    )
 
 
 def _traffic_chart() -> Any:
-    x = alt.X("time_s:Q", title="Time, if nothing overlaps",
-              scale=alt.Scale(type="log", domain=list(AXIS_S), nice=False),
-              axis=alt.Axis(values=[1e-4, 1e-2, 1, 100], labelExpr=SECONDS))
-    y = alt.Y("kind:N", title=None, sort=list(KINDS), scale=alt.Scale(domain=list(KINDS)),
-              axis=alt.Axis(labelFontSize=13, grid=True))
+    x = alt.X(
+        "time_s:Q",
+        title="Time, if nothing overlaps",
+        scale=alt.Scale(type="log", domain=list(AXIS_S), nice=False),
+        axis=alt.Axis(values=[1e-4, 1e-2, 1, 100], labelExpr=SECONDS),
+    )
+    y = alt.Y(
+        "kind:N",
+        title=None,
+        sort=list(KINDS),
+        scale=alt.Scale(domain=list(KINDS)),
+        axis=alt.Axis(labelFontSize=13, grid=True),
+    )
     base = alt.Chart(alt.NamedData("traffic")).encode(
-        x=x, y=y, yOffset=alt.YOffset("tier:N", scale=alt.Scale(**TIER_SCALES)), color=tier_color())
+        x=x, y=y, yOffset=alt.YOffset("tier:N", scale=alt.Scale(**TIER_SCALES)), color=tier_color()
+    )
     shape = alt.Shape("tier:N", title=None, scale=alt.Scale(**TIER_SCALES, range=list(SHAPES[:2])))
     points = base.mark_point(size=150, opacity=1, filled=True, clip=True).encode(shape=shape)
-    texts = [base.transform_filter(where).mark_text(align=align, dx=dx, dy=dy).encode(text="label:N", color=alt.value(INK))
-             for where, align, dx, dy in (  # a label stands where it meets neither the edge nor the line
-                 ("datum.time_s <= 0.1", "left", 11, 0), (f"datum.time_s > {STEP_S}", "right", 8, 16),
-                 (f"datum.time_s > 0.1 && datum.time_s <= {STEP_S}", "right", -11, 0))]
+    texts = [
+        base.transform_filter(where)
+        .mark_text(align=align, dx=dx, dy=dy)
+        .encode(text="label:N", color=alt.value(INK))
+        for where, align, dx, dy in (  # a label stands where it meets neither the edge nor the line
+            ("datum.time_s <= 0.1", "left", 11, 0),
+            (f"datum.time_s > {STEP_S}", "right", 8, 16),
+            (f"datum.time_s > 0.1 && datum.time_s <= {STEP_S}", "right", -11, 0),
+        )
+    ]
     compute = alt.Chart(alt.NamedData("compute"))
     rule = compute.mark_rule(strokeDash=[2, 3], strokeWidth=1.5).encode(x=alt.X("at:Q"))
     name = compute.mark_text(align="right", dx=-4, baseline="top").encode(
-        x=alt.X("at:Q"), y=alt.value(2), text=alt.value("step of Llama 3"))
+        x=alt.X("at:Q"), y=alt.value(2), text=alt.value("step of Llama 3")
+    )
     return alt.layer(rule, name, points, *texts)
 
 
 where_traffic_lands = Explorer(
-    name="where-traffic-lands", title="Llama 3 405B on 16,384 GPUs: where a step's traffic lands", model=_where_traffic_lands,
-    controls=(Control("tp", "Tensor, TP", TP, start=8), Control("pp", "Pipeline, PP", PP, start=16),
-              Control("island", "GPUs an island", ISLANDS, start=8), INNERMOST),
-    readouts={"order": "From inside to outside", "dp": "Replicas DP", "tp": "Tensor: sent a step", "pp": "Pipeline: sent a step",
-              "data": "Data: sent a step", "inside_s": "Time inside", "across_s": "Time across"},
-    columns={"kind": Column("Parallelism"), "tier": Column("Tier"), "sent_GB": Column("Sent by a GPU a step (GB)", ".4~g"),
-             "time_s": Column("Time (s)", ".3~g")},
-    chart=_traffic_chart(), height=300)
+    name="where-traffic-lands",
+    title="Llama 3 405B on 16,384 GPUs: where a step's traffic lands",
+    model=_where_traffic_lands,
+    controls=(
+        Control("tp", "Tensor, TP", TP, start=8),
+        Control("pp", "Pipeline, PP", PP, start=16),
+        Control("island", "GPUs an island", ISLANDS, start=8),
+        INNERMOST,
+    ),
+    readouts={
+        "order": "From inside to outside",
+        "dp": "Replicas DP",
+        "tp": "Tensor: sent a step",
+        "pp": "Pipeline: sent a step",
+        "data": "Data: sent a step",
+        "inside_s": "Time inside",
+        "across_s": "Time across",
+    },
+    columns={
+        "kind": Column("Parallelism"),
+        "tier": Column("Tier"),
+        "sent_GB": Column("Sent by a GPU a step (GB)", ".4~g"),
+        "time_s": Column("Time (s)", ".3~g"),
+    },
+    chart=_traffic_chart(),
+    height=300,
+)

@@ -1,4 +1,6 @@
-"""The explorer that draws an all-reduce on two tiers, and what the explorers of the hierarchy have in common."""
+"""The explorer that draws an all-reduce on two tiers, and what the explorers of the hierarchy have
+in common.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +11,45 @@ import altair as alt
 
 from dtlib.facts.registry import accelerator
 from dtlib.formulas.hierarchy import TwoTiers, hierarchical_cost
-from dtlib.simulators.checker import bytes_by_tier
+from dtlib.network import Network, Tier
+from dtlib.simulators.checker import count_bytes_by_tier
 from dtlib.simulators.clock import time_s
 from dtlib.simulators.collectives import make
-from dtlib.simulators.network import Network, Tier
 from dtlib.simulators.schedule import Schedule
 from dtlib.units import GB, GiB, KiB, MiB, binary, duration, si
 from dtlib.views.explorer import Column, Control, Explorer, Shown
 from dtlib.views.theme import COLORS, INK
 
-__all__ = ["CARDS", "H100", "HIERARCHICAL", "INNER_LATENCY_S", "OUTER_LATENCY_S", "RING", "TIERS", "TIER_SCALES", "tier_color",
-           "topology"]
+__all__ = [
+    "CARDS",
+    "H100",
+    "HIERARCHICAL",
+    "INNER_LATENCY_S",
+    "OUTER_LATENCY_S",
+    "RING",
+    "TIERS",
+    "TIER_SCALES",
+    "tier_color",
+    "topology",
+]
 
 H100 = accelerator("H100-SXM")
 INNER_LATENCY_S, OUTER_LATENCY_S = 1e-6, 5e-6  # illustrations
 RING, HIERARCHICAL = "flat ring", "hierarchical"
-ALGORITHMS = Control("algorithm", "All-reduce", ("ring", "hierarchical"), (RING, HIERARCHICAL), kind="choice")
-CARDS = Control("shared", "Network cards", (False, True), ("one per GPU", "one per node"), kind="choice")
+ALGORITHMS = Control(
+    "algorithm", "All-reduce", ("ring", "hierarchical"), (RING, HIERARCHICAL), kind="choice"
+)
+CARDS = Control(
+    "shared", "Network cards", (False, True), ("one per GPU", "one per node"), kind="choice"
+)
 TIERS = ("inside", "across")
 TIER_SCALES = {"domain": list(TIERS)}
 
 
 def tier_color() -> Any:
-    return alt.Color("tier:N", title=None, scale=alt.Scale(**TIER_SCALES, range=[COLORS[0], COLORS[1]]))
+    return alt.Color(
+        "tier:N", title=None, scale=alt.Scale(**TIER_SCALES, range=[COLORS[0], COLORS[1]])
+    )
 
 
 NODES, WIDTHS = (2, 3, 4), (2, 4, 8)
@@ -41,36 +59,56 @@ CARD = 0.3  # and how far a network card
 
 
 def _network(width: int, shared: bool) -> Network:
-    return Network((Tier("inside", H100.scaleup_Bps, INNER_LATENCY_S, group_size=width),
-                    Tier("across", H100.nic_Bps, OUTER_LATENCY_S, ranks_per_port=width if shared else 1)))
+    return Network(
+        (
+            Tier("inside", H100.scaleup_Bps, INNER_LATENCY_S, node_size=width),
+            Tier("across", H100.nic_Bps, OUTER_LATENCY_S, ranks_per_card=width if shared else 1),
+        )
+    )
 
 
 def _carried(schedule: Schedule, payload: int) -> dict[tuple[int, int], int]:
     """The bytes between every pair of ranks that exchange messages, by (source, destination)."""
     sizes, carried = schedule.chunk_sizes(payload), {}
     for step in schedule.steps:
-        for source, destination, chunk in zip(step.source, step.destination, step.chunk, strict=True):
+        for source, destination, chunk in zip(
+            step.source, step.destination, step.chunk, strict=True
+        ):
             pair = int(source), int(destination)
             carried[pair] = carried.get(pair, 0) + int(sizes[chunk])
     return dict(sorted(carried.items()))
 
 
-def _lines(carried: dict[tuple[int, int], int], width: int, nodes: int, shared: bool) -> list[dict[str, Any]]:
+def _lines(
+    carried: dict[tuple[int, int], int], width: int, nodes: int, shared: bool
+) -> list[dict[str, Any]]:
     """The links as lines between (node, GPU) places, with the bytes each carries."""
     rows: list[dict[str, Any]] = []
 
     def draw(link: str, tier: str, size: int, *points: tuple[float, float]) -> None:
-        rows.extend({"x": x, "y": y, "x2": x2, "y2": y2, "tier": tier, "link_GB": size / GB, "link": link}
-                    for (x, y), (x2, y2) in itertools.pairwise(points))
+        rows.extend(
+            {"x": x, "y": y, "x2": x2, "y2": y2, "tier": tier, "link_GB": size / GB, "link": link}
+            for (x, y), (x2, y2) in itertools.pairwise(points)
+        )
 
     def cross(link: str, size: int, start: tuple[float, float], end: tuple[float, float]) -> None:
         if end[0] > start[0]:
-            draw(link, "across", size, start, (start[0] + 0.42, start[1]), (end[0] - 0.42, end[1]), end)
+            draw(
+                link,
+                "across",
+                size,
+                start,
+                (start[0] + 0.42, start[1]),
+                (end[0] - 0.42, end[1]),
+                end,
+            )
         else:  # back to the first node: leaves right and enters left
             draw(link, "across", size, start, (nodes - 1 + 2 * REACH, start[1]))
             draw(link, "across", size, (-2 * REACH, end[1]), end)
 
-    uses: dict[int, dict[int, int]] = {}  # the bytes between the one card of a node and each of its GPUs, the busier way
+    uses: dict[
+        int, dict[int, int]
+    ] = {}  # the bytes between the one card of a node and each of its GPUs, the busier way
     between: dict[tuple[int, int], int] = {}
     for (source, destination), size in carried.items():
         (node, place), (to, to_place) = divmod(source, width), divmod(destination, width)
@@ -83,11 +121,25 @@ def _lines(carried: dict[tuple[int, int], int], width: int, nodes: int, shared: 
         elif to_place > place:
             draw(link, "inside", size, (node, place), (to, to_place))
         elif place - to_place > 1:  # back to the first GPU, beside the column
-            draw(link, "inside", size, (node, place), (node - REACH, place - 0.4), (node - REACH, to_place + 0.4), (to, to_place))
+            draw(
+                link,
+                "inside",
+                size,
+                (node, place),
+                (node - REACH, place - 0.4),
+                (node - REACH, to_place + 0.4),
+                (to, to_place),
+            )
     for (node, to), size in between.items():
         trunk, card = f"node {node} to its card", (node + CARD, _card_row(width))
         for place, part in sorted(uses[node].items()):
-            draw(f"GPU {node * width + place} to its card", "across", part, (node, place), (card[0], place))
+            draw(
+                f"GPU {node * width + place} to its card",
+                "across",
+                part,
+                (node, place),
+                (card[0], place),
+            )
         draw(trunk, "across", size, (card[0], min(uses[node])), card)
         cross(f"node {node} to {to}", size, card, (to + CARD, card[1]))
     return rows
@@ -98,77 +150,174 @@ def _card_row(width: int) -> float:
     return width - 0.1
 
 
-def _cards(carried: dict[tuple[int, int], int], width: int, ranks: int, shared: bool) -> list[dict[str, Any]]:
+def _cards(
+    carried: dict[tuple[int, int], int], width: int, ranks: int, shared: bool
+) -> list[dict[str, Any]]:
     """Every network card, and what it does."""
     sends = {source for source, destination in carried if source // width != destination // width}
-    receives = {destination for source, destination in carried if source // width != destination // width}
+    receives = {
+        destination for source, destination in carried if source // width != destination // width
+    }
     if shared:
-        return [{"node": node + CARD, "place": _card_row(width), "card": "sends"} for node in range(ranks // width)]
-    return [{"node": rank // width + CARD, "place": rank % width,
-             "card": "sends" if rank in sends else "receives" if rank in receives else "idle"} for rank in range(ranks)]
+        return [
+            {"node": node + CARD, "place": _card_row(width), "card": "sends"}
+            for node in range(ranks // width)
+        ]
+    return [
+        {
+            "node": rank // width + CARD,
+            "place": rank % width,
+            "card": "sends" if rank in sends else "receives" if rank in receives else "idle",
+        }
+        for rank in range(ranks)
+    ]
 
 
 def _topology(nodes: int, width: int, algorithm: str, payload: int, shared: bool) -> Shown:
     ranks = nodes * width
-    schedule = make("all_reduce", algorithm, ranks, **({"group": width} if algorithm == "hierarchical" else {}))
+    schedule = make(
+        "all_reduce", algorithm, ranks, **({"group": width} if algorithm == "hierarchical" else {})
+    )
     network = _network(width, shared)
-    sent = bytes_by_tier(schedule, network, payload)
+    sent = count_bytes_by_tier(schedule, network, payload)
     leaves = int(sent["across"][:width].sum())
     cards = 1 if shared else int((sent["across"][:width] > 0).sum())
     card = leaves if shared else int(sent["across"].max())
     whole = time_s(schedule, network, payload)
-    tiers = TwoTiers(H100.scaleup_Bps, INNER_LATENCY_S, H100.nic_Bps, OUTER_LATENCY_S, width if shared else 1)
-    inside_s = 0.0 if algorithm == "ring" else hierarchical_cost(payload, ranks, width, tiers).inside.total_s
-    boxes = [{"left": node - 0.45, "right": node + 0.45, "top": -0.55, "bottom": width - 0.45, "node": node, "at": -0.85,
-              "title": f"node {node}"} for node in range(nodes)]
-    gpus = [{"node": rank // width, "place": rank % width, "rank": str(rank)} for rank in range(ranks)]
-    frame = [{"left": -2 * REACH, "right": nodes - 1 + 2 * REACH, "top": -1.05,
-              "bottom": _card_row(width) + 0.25 if shared else width - 0.4}]
+    tiers = TwoTiers(
+        H100.scaleup_Bps, INNER_LATENCY_S, H100.nic_Bps, OUTER_LATENCY_S, width if shared else 1
+    )
+    inside_s = (
+        0.0
+        if algorithm == "ring"
+        else hierarchical_cost(payload, ranks, width, tiers).inside.total_s
+    )
+    boxes = [
+        {
+            "left": node - 0.45,
+            "right": node + 0.45,
+            "top": -0.55,
+            "bottom": width - 0.45,
+            "node": node,
+            "at": -0.85,
+            "title": f"node {node}",
+        }
+        for node in range(nodes)
+    ]
+    gpus = [
+        {"node": rank // width, "place": rank % width, "rank": str(rank)} for rank in range(ranks)
+    ]
+    frame = [
+        {
+            "left": -2 * REACH,
+            "right": nodes - 1 + 2 * REACH,
+            "top": -1.05,
+            "bottom": _card_row(width) + 0.25 if shared else width - 0.4,
+        }
+    ]
     name = dict(zip(ALGORITHMS.values, ALGORITHMS.texts, strict=True))[algorithm]
     apart = ("–", "–") if algorithm == "ring" else (duration(inside_s), duration(whole - inside_s))
     outlined = "; outlined in color, it receives" if algorithm == "ring" and not shared else ""
     carried = _carried(schedule, payload)
     return Shown(
-        {"links": _lines(carried, width, nodes, shared), "boxes": boxes, "gpus": gpus,
-         "cards": _cards(carried, width, ranks, shared), "frame": frame},
-        {"inside": si(sent["inside"].max()), "leaves": si(leaves), "card": f"{si(card)} ({cards} of {1 if shared else width})",
-         "inside_s": apart[0], "across_s": apart[1], "whole": duration(whole)},
-        f"A {name} all-reduce of {binary(payload)} on {nodes} nodes of {width} GPUs: {si(leaves)} leave each node through "
-        f"{cards} network card{'s' * (cards > 1)} (filled squares{outlined}), and it takes {duration(whole)}.")
+        {
+            "links": _lines(carried, width, nodes, shared),
+            "boxes": boxes,
+            "gpus": gpus,
+            "cards": _cards(carried, width, ranks, shared),
+            "frame": frame,
+        },
+        {
+            "inside": si(sent["inside"].max()),
+            "leaves": si(leaves),
+            "card": f"{si(card)} ({cards} of {1 if shared else width})",
+            "inside_s": apart[0],
+            "across_s": apart[1],
+            "whole": duration(whole),
+        },
+        f"A {name} all-reduce of {binary(payload)} on {nodes} nodes of {width} GPUs: {si(leaves)} "
+        "leave each node through "
+        f"{cards} network card{'s' * (cards > 1)} (filled squares{outlined}), and it takes "
+        f"{duration(whole)}.",
+    )
 
 
 def _topology_chart() -> Any:
     plain = {"zero": False, "nice": False, "padding": 0}
     x = alt.X("left:Q", title=None, axis=None, scale=alt.Scale(**plain))
     y = alt.Y("top:Q", title=None, axis=None, scale=alt.Scale(**plain, reverse=True))
-    frame = alt.Chart(alt.NamedData("frame")).mark_rect(opacity=0).encode(x=x, x2="right", y=y, y2="bottom")
+    frame = (
+        alt.Chart(alt.NamedData("frame"))
+        .mark_rect(opacity=0)
+        .encode(x=x, x2="right", y=y, y2="bottom")
+    )
     boxes = alt.Chart(alt.NamedData("boxes"))
-    box = boxes.mark_rect(fill=COLORS[0], fillOpacity=0.06, stroke=INK, strokeOpacity=0.35, cornerRadius=6).encode(
-        x=alt.X("left:Q"), x2="right", y=alt.Y("top:Q"), y2="bottom")
+    box = boxes.mark_rect(
+        fill=COLORS[0], fillOpacity=0.06, stroke=INK, strokeOpacity=0.35, cornerRadius=6
+    ).encode(x=alt.X("left:Q"), x2="right", y=alt.Y("top:Q"), y2="bottom")
     title = boxes.mark_text(fontSize=12).encode(x=alt.X("node:Q"), y=alt.Y("at:Q"), text="title:N")
-    links = alt.Chart(alt.NamedData("links")).mark_rule(opacity=0.9).encode(
-        x=alt.X("x:Q"), x2="x2", y=alt.Y("y:Q"), y2="y2", color=tier_color(),
-        strokeDash=alt.StrokeDash("tier:N", title=None, scale=alt.Scale(**TIER_SCALES, range=[[1, 0], [6, 3]])),
-        strokeWidth=alt.StrokeWidth("link_GB:Q", legend=None, scale=alt.Scale(zero=True, range=[1, 6])))
+    links = (
+        alt.Chart(alt.NamedData("links"))
+        .mark_rule(opacity=0.9)
+        .encode(
+            x=alt.X("x:Q"),
+            x2="x2",
+            y=alt.Y("y:Q"),
+            y2="y2",
+            color=tier_color(),
+            strokeDash=alt.StrokeDash(
+                "tier:N", title=None, scale=alt.Scale(**TIER_SCALES, range=[[1, 0], [6, 3]])
+            ),
+            strokeWidth=alt.StrokeWidth(
+                "link_GB:Q", legend=None, scale=alt.Scale(zero=True, range=[1, 6])
+            ),
+        )
+    )
     gpus = alt.Chart(alt.NamedData("gpus"))
     places = {"x": alt.X("node:Q"), "y": alt.Y("place:Q")}
     cards = alt.Chart(alt.NamedData("cards")).encode(**places)
     filled = cards.transform_filter("datum.card == 'sends'").mark_point(
-        shape="square", size=90, opacity=1, filled=True, color=COLORS[1])
-    hollow = cards.transform_filter("datum.card != 'sends'").mark_point(
-        shape="square", size=90, filled=False, strokeWidth=1.5).encode(
-        stroke=alt.condition("datum.card == 'receives'", alt.value(COLORS[1]), alt.value(INK)),
-        opacity=alt.condition("datum.card == 'receives'", alt.value(1), alt.value(0.4)))
+        shape="square", size=90, opacity=1, filled=True, color=COLORS[1]
+    )
+    hollow = (
+        cards.transform_filter("datum.card != 'sends'")
+        .mark_point(shape="square", size=90, filled=False, strokeWidth=1.5)
+        .encode(
+            stroke=alt.condition("datum.card == 'receives'", alt.value(COLORS[1]), alt.value(INK)),
+            opacity=alt.condition("datum.card == 'receives'", alt.value(1), alt.value(0.4)),
+        )
+    )
     dot = gpus.mark_point(size=420, opacity=1, filled=True, color=COLORS[0]).encode(**places)
-    rank = gpus.mark_text(fontSize=11, color="white", fontWeight="bold").encode(**places, text="rank:N")
+    rank = gpus.mark_text(fontSize=11, color="white", fontWeight="bold").encode(
+        **places, text="rank:N"
+    )
     return alt.layer(frame, box, title, links, filled, hollow, dot, rank)
 
 
 topology = Explorer(
-    name="topology", title="One all-reduce on two tiers, and the bill of each", model=_topology,
-    controls=(Control("nodes", "Nodes N", NODES, start=2), Control("width", "GPUs a node w", WIDTHS, start=8), ALGORITHMS,
-              Control("payload", "Payload S", BILL_SIZES, tuple(map(binary, BILL_SIZES)), start=GiB), CARDS),
-    readouts={"inside": "Busiest GPU sends inside", "leaves": "Leaves each node", "card": "Busiest card sends",
-              "inside_s": "Time inside", "across_s": "Time across", "whole": "Time in all"},
-    columns={"link": Column("Link"), "tier": Column("Tier"), "link_GB": Column("Bytes in all (GB)", ".4~g")},
-    chart=_topology_chart(), height=360)
+    name="topology",
+    title="One all-reduce on two tiers, and the bill of each",
+    model=_topology,
+    controls=(
+        Control("nodes", "Nodes N", NODES, start=2),
+        Control("width", "GPUs a node w", WIDTHS, start=8),
+        ALGORITHMS,
+        Control("payload", "Payload S", BILL_SIZES, tuple(map(binary, BILL_SIZES)), start=GiB),
+        CARDS,
+    ),
+    readouts={
+        "inside": "Busiest GPU sends inside",
+        "leaves": "Leaves each node",
+        "card": "Busiest card sends",
+        "inside_s": "Time inside",
+        "across_s": "Time across",
+        "whole": "Time in all",
+    },
+    columns={
+        "link": Column("Link"),
+        "tier": Column("Tier"),
+        "link_GB": Column("Bytes in all (GB)", ".4~g"),
+    },
+    chart=_topology_chart(),
+    height=360,
+)
