@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from dtlib.ranks.comm import Comm
+from dtlib.ranks.mailbox import open_tickets
+from dtlib.ranks.meeting import SLOTS_BYTES, Meeting
+from dtlib.ranks.memory import PAGE, Memory, create
+from dtlib.ranks.processes import ONE_THREAD
+from dtlib.ranks.wires import Wires
 
-from dtlib.simulators.ranks import mpi
-from dtlib.simulators.ranks.comm import Comm
-from dtlib.simulators.ranks.mailbox import open_tickets
-from dtlib.simulators.ranks.meeting import SLOTS_BYTES, Meeting
-from dtlib.simulators.ranks.memory import PAGE, Memory, create
-from dtlib.simulators.ranks.processes import ONE_THREAD
-from dtlib.simulators.ranks.wires import Wires
+from dtlib.ranks import mpi
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = {

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtlib.formulas.collectives import bytes_sent
-from dtlib.simulators.ranks import Cluster, RankError
+from dtlib.ranks import Cluster, RankError
 from dtlib.units import binary
 from tests.bench_peers import ENVIRONMENTS, compare, interpreter, measure
 from tests.bench_report import row
