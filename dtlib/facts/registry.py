@@ -9,10 +9,10 @@ field, or is refused by name.
     80000000000.0
     >>> accelerator("H100-SXM").scaleup_Bps, fact("h100-sxm.scaleup_printed").value
     (450000000000.0, 900000000000.0)
-    >>> fact("h100-sxm.scaleup_printed").each_way_Bps
+    >>> fact("h100-sxm.scaleup_printed").each_way_Bps  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    dtlib.facts.fact.ConventionError: h100-sxm.scaleup_printed = 9e+11 B/s (sum of both, none) is not a rate each way
+    dtlib.facts.fact.ConventionError: h100-sxm.scaleup_printed = 9e+11 B/s (sum of both, ...
 """
 
 from __future__ import annotations
@@ -22,19 +22,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from dtlib.arguments import choice
-from dtlib.facts.fact import FIELDS, REQUIRED, ConventionError, Fact, FactError, Source
+from dtlib.facts.fact import FIELDS, REQUIRED, Fact, FactError, Source
 
 __all__ = [
     "Accelerator",
-    "ConventionError",
-    "Fact",
-    "FactError",
     "Registry",
-    "Source",
     "accelerator",
     "accelerators",
     "all_facts",
@@ -43,15 +38,36 @@ __all__ = [
     "fact",
     "model",
     "models",
+    "source",
     "training_run",
     "training_runs",
-    "source",
 ]
 
-Group = Mapping[str, Fact]
+KINDS = ("constants", "hardware", "models", "runs")
 
 # What doubles a rate has to be written on the fact itself, where the next reader sees it.
 OWN_FIELD = {"B/s": "direction", "FLOP/s": "convention"}
+
+
+class Group(Mapping[str, Fact]):
+    """The facts of one table by name: a mapping that can be read and sent to a rank, not changed.
+
+    >>> group = model("GPT-2")
+    >>> group["layers"].value, "experts" in group
+    (12, False)
+    """
+
+    def __init__(self, facts: Mapping[str, Fact]) -> None:
+        self._facts = dict(facts)
+
+    def __getitem__(self, name: str) -> Fact:
+        return self._facts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        return len(self._facts)
 
 
 @dataclass(frozen=True)
@@ -61,8 +77,8 @@ class Accelerator:
     ``_B`` is bytes, ``_Bps`` bytes a second, ``_FLOPs`` FLOP a second. ``scaleup`` is the link
     inside the fast domain of ``scaleup_domain`` accelerators, ``nic`` this accelerator's share of
     the network. ``matmul_bf16_FLOPs`` is the best rate measured on a matrix multiplication, None
-    where nobody published one. ``facts`` has the figures behind it, and those printed in another
-    convention.
+    where nobody published one. ``facts`` holds the facts behind these figures, and those printed
+    in another convention.
     """
 
     name: str
@@ -77,26 +93,36 @@ class Accelerator:
 
 
 class Registry:
-    """The facts and sources in a folder of TOML files; raises a FactError for the first that is
-    incomplete.
+    """The facts and sources in a folder of TOML files.
+
+    A FactError says what is wrong with the first that is missing, broken, empty or incomplete.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str | Path) -> None:
+        folder = Path(folder)
+        wanted = [f"{name}.toml" for name in ("sources", *KINDS)]
+        if missing := [name for name in wanted if not (folder / name).is_file()]:
+            raise FactError(
+                f"folder {str(folder)!r} is no registry, which holds {', '.join(wanted)}: "
+                f"{', '.join(missing)} not found"
+            )
         self.sources = {
-            key: _source(key, table) for key, table in _toml(folder / "sources.toml").items()
+            key: _source(key, table) for key, table in tables(folder / "sources.toml").items()
         }
         self.facts: dict[str, Fact] = {}
         self.groups: dict[str, dict[str, Group]] = {}
-        for kind in ("constants", "hardware", "models", "runs"):
+        for kind in KINDS:
             path = folder / f"{kind}.toml"
             self.groups[kind] = {
                 _name(path, key, table): self._group(path, key, table)
-                for key, table in _toml(path).items()
+                for key, table in tables(path).items()
             }
         _check_pairs(self.facts)
 
     def _group(self, path: Path, group: str, table: dict[str, Any]) -> Group:
         defaults = table.get("defaults", {})
+        if not isinstance(defaults, dict):
+            raise FactError(f"{path.name}: {group}: defaults must be a table, got {defaults!r}")
         entries = {key: value for key, value in table.items() if key not in ("name", "defaults")}
         facts = {
             key: _fact(path, f"{group}.{key}", value, defaults) for key, value in entries.items()
@@ -109,7 +135,7 @@ class Registry:
             if one.key in self.facts:
                 raise FactError(f"{path.name}: {one.key}: already given in another file")
             self.facts[one.key] = one
-        return MappingProxyType(facts)
+        return Group(facts)
 
     def fact(self, key: str) -> Fact:
         """The fact ``group.name``."""
@@ -140,13 +166,25 @@ class Registry:
             scaleup_Bps=facts["scaleup"].each_way_Bps,
             scaleup_domain=int(facts["scaleup_domain"].value),
             nic_Bps=facts["nic"].each_way_Bps,
-            facts=dict(facts),
+            facts=facts,
         )
 
 
-def _toml(path: Path) -> dict[str, dict[str, Any]]:
-    with path.open("rb") as file:
-        return tomllib.load(file)
+def tables(path: Path) -> dict[str, dict[str, Any]]:
+    """The tables of a TOML file; a FactError names a file that is missing, broken or empty."""
+    try:
+        with path.open("rb") as file:
+            read = tomllib.load(file)
+    except OSError as error:
+        raise FactError(f"{path}: {error.strerror}") from None
+    except ValueError as error:  # broken TOML, with its line, or bytes that are no UTF-8
+        raise FactError(f"{path}: {error}") from None
+    if not read:
+        raise FactError(f"{path}: the file is empty: it should hold tables such as [h100-sxm]")
+    for key, table in read.items():
+        if not isinstance(table, dict):
+            raise FactError(f"{path}: {key} must be a table, got {table!r}")
+    return read
 
 
 def _name(path: Path, key: str, table: dict[str, Any]) -> str:
