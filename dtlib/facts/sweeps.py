@@ -17,7 +17,8 @@ import numpy as np
 
 from dtlib.arguments import choice
 from dtlib.facts.fact import FactError
-from dtlib.facts.registry import source, tables
+from dtlib.facts.files import tables
+from dtlib.facts.registry import source
 
 __all__ = ["Sweep", "read", "sweep", "sweeps"]
 
