@@ -66,6 +66,9 @@ class Group(Mapping[str, Fact]):
     def __len__(self) -> int:
         return len(self._facts)
 
+    def __repr__(self) -> str:
+        return f"Group({self._facts!r})"
+
 
 @dataclass(frozen=True)
 class Accelerator:
@@ -100,8 +103,8 @@ class Registry:
         wanted = [f"{name}.toml" for name in ("sources", *KINDS)]
         if missing := [name for name in wanted if not (folder / name).is_file()]:
             raise FactError(
-                f"folder {str(folder)!r} is no registry, which holds {', '.join(wanted)}: "
-                f"{', '.join(missing)} not found"
+                f"folder must hold {', '.join(wanted)}, got {str(folder)!r}, "
+                + (f"without {', '.join(missing)}" if folder.is_dir() else "which is no folder")
             )
         self.sources = {
             key: read_source(key, table) for key, table in tables(folder / "sources.toml").items()
