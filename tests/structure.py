@@ -9,6 +9,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -24,46 +25,10 @@ from dtlib.views.prediction import Prediction
 MOST_WORDS, MOST_CODE_CELLS, MEDIAN_LINES, NINTH_DECILE_LINES, FEWEST_EXERCISES = 2000, 25, 4, 10, 3
 WIDEST_LINE = 90  # what the page shows without scrolling
 CLOSING = ("Exercises", "Summary", "Sources", "Next")
-# A title says what happens or what the reader does; this is the list of verbs that titles use so
-# far.
-VERBS = frozenset(
-    (
-        "add",
-        "ask",
-        "cost",
-        "count",
-        "cut",
-        "divide",
-        "fit",
-        "hold",
-        "is",
-        "launch",
-        "measure",
-        "meet",
-        "share",
-        "split",
-        "sum",
-        "take",
-        "time",
-        "train",
-        "wait",
-        "adds",
-        "asks",
-        "costs",
-        "counts",
-        "cuts",
-        "divides",
-        "fits",
-        "holds",
-        "measures",
-        "meets",
-        "shares",
-        "splits",
-        "sums",
-        "takes",
-        "trains",
-        "waits",
-    )
+# A title says what happens or what the reader does; these are the verbs that titles use so far.
+VERBS = re.compile(
+    r"\b(?:is|launch|(?:add|ask|cost|count|cut|divide|fit|hold|measure|meet|share|split|sum|take|"
+    r"time|train|wait)s?)\b"
 )
 SKIPPING_TAGS = re.compile(r"skip|raises-exception|nbval-raises|ignore-output", re.IGNORECASE)
 MYST_ONLY = re.compile(r"^(`{3,}|:{3,})\{|\{[\w:-]+\}`|\\begin\{", re.MULTILINE)
@@ -88,6 +53,12 @@ def prose(notebook: Any) -> str:
     return "\n\n".join(cell.source for cell in cells(notebook, "markdown"))
 
 
+def code_of(notebook: Any) -> str:
+    """The code of a notebook."""
+    return "\n".join(cell.source for cell in cells(notebook, "code"))
+
+
+@cache
 def text_of(path: Path) -> str:
     """The Markdown of a page, which is a notebook or a Markdown file."""
     if path.suffix == ".ipynb":
@@ -110,8 +81,9 @@ def slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
+@cache
 def anchors(markdown: str) -> set[str]:
-    """The anchors of a page, to the depth that ``myst_heading_anchors`` in _config.yml gives them."""
+    """The anchors of a page, to the depth of ``myst_heading_anchors`` in _config.yml."""
     return {slug(text) for level, text in headings(markdown) if level <= 3}
 
 
@@ -187,7 +159,8 @@ def size_complaints(notebook: Any) -> Iterator[str]:
     if np.median(lines) > MEDIAN_LINES:
         yield f"the median code cell has {np.median(lines):g} lines, at most {MEDIAN_LINES}"
     if np.percentile(lines, 90) > NINTH_DECILE_LINES:
-        yield f"the ninth decile of code cells is {np.percentile(lines, 90):g} lines, at most {NINTH_DECILE_LINES}"
+        decile = np.percentile(lines, 90)
+        yield f"the ninth decile of code cells is {decile:g} lines, at most {NINTH_DECILE_LINES}"
     for cell in code:
         hidden = "hide-input" in cell.metadata.get("tags", [])
         yield from (
@@ -198,24 +171,25 @@ def size_complaints(notebook: Any) -> Iterator[str]:
 
 
 def tag_complaints(notebook: Any) -> Iterator[str]:
-    """On the page the code of a figure is left out and imports are folded; no other code is hidden."""
+    """On the page a figure's code is left out and imports are folded; no other code is hidden."""
     code = cells(notebook, "code")
-    names = imported("\n".join(cell.source for cell in code))
+    names = imported(code_of(notebook))
     for number, cell in enumerate(code):
         view = (
             isinstance(shown(cell, names), (Explorer, Prediction, FunctionType))
             and "\n" not in cell.source.strip()
         )
+        tags = list(cell.metadata.get("tags", []))
         wanted = ["remove-input"] if view else ["hide-input"] if number == 0 else []
-        if list(cell.metadata.get("tags", [])) != wanted:
-            yield f"the cell {cell.source[:30]!r} has the tags {cell.metadata.get('tags', [])}, not {wanted}"
+        if tags != wanted:
+            yield f"the cell {cell.source[:30]!r} has the tags {tags}, not {wanted}"
 
 
 def opening_complaints(notebook: Any) -> Iterator[str]:
     """Title with a verb, what to expect of the chapter, then one cell of imports."""
     first, *others = notebook.cells
     title = headings(first.source)[0][1] if re.match(r"# \S", first.source) else ""
-    if not VERBS & set(re.findall(r"[a-z]+", title.lower())):
+    if not VERBS.search(title.lower()):
         yield f"the title {title!r} has no verb that tests/structure.py knows"
     for promise in ("You will", "You will learn", "You need", "Time"):
         if not re.search(rf"^\*\*{promise}\W*\*\*", first.source, re.MULTILINE):
@@ -283,9 +257,9 @@ def shown(cell: Any, names: dict[str, Any]) -> Any:
 
 
 def view_complaints(notebook: Any) -> Iterator[str]:
-    """Names that do not exist, a chapter without a prediction, and one that reveals before it asks."""
+    """Names that do not exist, no prediction in a chapter, and one that comes after the answer."""
     code = cells(notebook, "code")
-    names = imported("\n".join(cell.source for cell in code))
+    names, used = imported(code_of(notebook)), code_of(notebook)
     yield from (f"{name} does not exist" for name, thing in names.items() if thing is None)
     views = [type(shown(cell, names)) for cell in code]
     if Prediction not in views:
@@ -294,7 +268,6 @@ def view_complaints(notebook: Any) -> Iterator[str]:
         yield "no explorer is shown"
     elif Prediction in views and views.index(Explorer) < views.index(Prediction):
         yield "an explorer is shown before the first prediction"
-    used = "\n".join(cell.source for cell in code)
     for name, thing in names.items():
         if (
             isinstance(thing, (Explorer, Prediction, Exercise))
@@ -305,7 +278,7 @@ def view_complaints(notebook: Any) -> Iterator[str]:
 
 def exercise_complaints(notebook: Any) -> Iterator[str]:
     """Each exercise is a statement and a cell with a stub and its check."""
-    names = imported("\n".join(cell.source for cell in cells(notebook, "code")))
+    names = imported(code_of(notebook))
     statements = re.findall(r"^### \S", sections(notebook).get("Exercises", ""), re.MULTILINE)
     checks = [cell for cell in cells(notebook, "code") if re.search(r"\bcheck_\w+\(", cell.source)]
     if min(len(statements), len(checks)) < FEWEST_EXERCISES:
@@ -332,39 +305,9 @@ def chapter_complaints(notebook: Any) -> list[str]:
     return [complaint for check in checks for complaint in check(notebook)]
 
 
-GREEK = frozenset(
-    (
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "eta",
-        "theta",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "pi",
-        "rho",
-        "sigma",
-        "tau",
-        "phi",
-        "chi",
-        "psi",
-        "omega",
-        "Gamma",
-        "Delta",
-        "Theta",
-        "Lambda",
-        "Xi",
-        "Pi",
-        "Sigma",
-        "Phi",
-        "Psi",
-        "Omega",
-    )
+GREEK = re.compile(
+    r"\\(?:alpha|beta|[Gg]amma|[Dd]elta|epsilon|eta|[Tt]heta|kappa|[Ll]ambda|mu|nu|[Xx]i|[Pp]i|rho|"
+    r"[Ss]igma|tau|[Pp]hi|chi|[Pp]si|[Oo]mega)"
 )
 
 
@@ -384,4 +327,4 @@ def symbols(markdown: str) -> set[str]:
         for formula in formulas(markdown)
         for token in re.findall(r"\\[A-Za-z]+|[A-Za-z]", formula)
     }
-    return {token for token in found if len(token) == 1 or token[1:] in GREEK}
+    return {token for token in found if len(token) == 1 or GREEK.fullmatch(token)}

@@ -13,6 +13,10 @@ import nbformat
 import pytest
 import yaml
 
+from dtlib.teaching.checks import Exercise, load_all
+from dtlib.views.catalog import EXPLORERS, PREDICTIONS
+from dtlib.views.explorer import Explorer
+from dtlib.views.prediction import Prediction
 from tests import structure
 
 ROOT = Path(__file__).parent.parent
@@ -79,35 +83,19 @@ def test_links_and_images(path):
 
 @named(CHAPTERS)
 def test_views_are_in_the_catalog(path):
-    """Bench and browser tests go through the catalog: a view that is missing there is tested
-    nowhere.
-    """
-    from dtlib.views.catalog import EXPLORERS, PREDICTIONS
-
-    names = structure.imported(
-        "\n".join(cell.source for cell in structure.cells(read(path), "code"))
-    )
-    for view in names.values():
-        if isinstance(view, structure.Explorer):
+    """Bench and browser tests go through the catalog: a view that it lacks is tested nowhere."""
+    for view in structure.imported(structure.code_of(read(path))).values():
+        if isinstance(view, Explorer):
             assert EXPLORERS[view.name] is view
-        elif isinstance(view, structure.Prediction):
+        elif isinstance(view, Prediction):
             assert PREDICTIONS[view.name] is view
 
 
 @named(CHAPTERS)
 def test_exercises_of_a_chapter_are_all_in_it(path):
-    from dtlib.teaching.checks import load_all
-
-    used = structure.imported(
-        "\n".join(cell.source for cell in structure.cells(read(path), "code"))
-    ).values()
-    names = {exercise.chapter for exercise in used if isinstance(exercise, structure.Exercise)}
-    assert names == {path.stem}
-    assert [
-        e.id
-        for e in load_all().values()
-        if e.chapter == path.stem and not any(e is u for u in used)
-    ] == []
+    imported = structure.imported(structure.code_of(read(path))).values()
+    used = {exercise.id: exercise for exercise in imported if isinstance(exercise, Exercise)}
+    assert used == {id: one for id, one in load_all().items() if one.chapter == path.stem}
 
 
 @named(CHAPTERS)

@@ -4,7 +4,6 @@ refused by name.
 
 from __future__ import annotations
 
-import csv
 import pickle
 import re
 import shutil
@@ -15,10 +14,9 @@ import pytest
 
 from dtlib.facts import registry
 from dtlib.facts.fact import ConventionError, Fact, FactError
+from dtlib.facts.sweeps import read, sweep, sweeps
 
 FOLDER = Path(registry.__file__).parent
-ROWS = (Path(__file__).parent / "data" / "ledger.csv").read_text(encoding="utf-8").splitlines()
-LEDGER = {row["id"]: row for row in csv.DictReader(ROWS)}
 FILES = ("constants", "hardware", "models", "runs")
 
 
@@ -66,49 +64,19 @@ def test_figures_from_memory_say_so():
         assert "from memory" in registry.fact(key).note
 
 
-# The published hardware table: TFLOP/s, GB, TB/s, GB/s each way, domain, Gb/s of the NIC, measured
-# TFLOP/s.
-PUBLISHED = {
-    "A100-SXM-80GB": (312, 80, 2.0, 300, 8, 200, 271.2),
-    "H100-SXM": (989, 80, 3.35, 450, 8, 400, 794.5),
-    "H200-SXM": (989, 141, 4.8, 450, 8, 400, 794.5),
-    "B200-SXM": (2250, 180, 8.0, 900, 8, 400, 1745),
-    "GB200-NVL72": (2500, 186, 8.0, 900, 72, 400, 1822),
-    "MI300X": (1307, 192, 5.3, 448, 8, 400, 668.4),
-    "TPU-v5p": (459, 95, 2.765, 600, 8960, 50, None),
-}
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_accelerators(name):
-    peak, memory, hbm, scaleup, domain, nic, matmul = PUBLISHED[name]
-    chip = registry.accelerator(name)
-    assert chip.peak_bf16_FLOPs == pytest.approx(peak * 1e12)
-    assert chip.memory_B == memory * 1e9
-    assert chip.hbm_Bps == pytest.approx(hbm * 1e12)
-    assert chip.scaleup_Bps == scaleup * 1e9
-    assert chip.scaleup_domain == domain
-    assert chip.nic_Bps == nic * 1e9 / 8
-    assert chip.matmul_bf16_FLOPs == (None if matmul is None else pytest.approx(matmul * 1e12))
-    assert pickle.loads(pickle.dumps(chip)) == chip
-
-
-def test_the_list_of_accelerators_is_complete():
-    assert set(registry.accelerators()) == set(PUBLISHED)
-
-
-def test_ledger_l08_printed_nvlink_is_the_sum_of_both_directions():
-    printed = registry.fact("h100-sxm.scaleup_printed")
-    assert printed.value == float(LEDGER["L08"]["value"])
-    assert printed.direction == "sum of both"
-    assert LEDGER["L08"]["inputs"] == "sum of both directions"
-    assert registry.accelerator("H100-SXM").scaleup_Bps == 450e9
-
-
-def test_ledger_l09_and_l44():
-    chip = registry.accelerator("H100-SXM")
-    assert chip.nic_Bps == float(LEDGER["L09"]["value"])
-    assert chip.hbm_Bps / chip.nic_Bps == pytest.approx(float(LEDGER["L44"]["value"]))
+def test_an_accelerator_is_its_facts_in_base_units_and_travels_to_a_rank():
+    for name in registry.accelerators():
+        chip, facts = registry.accelerator(name), f"{name.lower()}."
+        assert chip.peak_bf16_FLOPs == registry.fact(f"{facts}peak_bf16").value
+        assert chip.memory_B == registry.fact(f"{facts}memory").value
+        assert chip.hbm_Bps == registry.fact(f"{facts}hbm").value
+        assert chip.scaleup_Bps == registry.fact(f"{facts}scaleup").value
+        assert chip.scaleup_domain == registry.fact(f"{facts}scaleup_domain").value
+        assert chip.nic_Bps == registry.fact(f"{facts}nic").value
+        matmul = chip.facts.get("matmul_bf16")
+        assert chip.matmul_bf16_FLOPs == (matmul.value if matmul else None)
+        assert pickle.loads(pickle.dumps(chip)) == chip
+        assert pickle.loads(pickle.dumps(chip)).facts == chip.facts
 
 
 def test_a_two_way_or_sparse_figure_is_not_returned_as_a_single_one():
@@ -126,15 +94,20 @@ def test_a_two_way_or_sparse_figure_is_not_returned_as_a_single_one():
         registry.fact("gpt-2.norm").number("1")
 
 
-def test_runs_and_models():
-    run = registry.training_run("Llama-3-405B")
-    assert run["gpus"].value == run["tp"].value * run["pp"].value * run["dp"].value
-    assert run["interruptions_unexpected"].value == 466 - 47 == int(LEDGER["L34"]["value"])
-    assert registry.training_run("OPT-175B")["restarts_manual"].value == int(LEDGER["L42"]["value"])
-    assert registry.training_run("Colossus")["gpus"].value == 100_000
-    assert registry.model("Llama-3.1-405B")["parameters_rounded"].value == 405e9
-    assert registry.model("Llama-3.1-405B")["parameters"].value == 405_853_388_800
-    assert len(registry.models()) == 10 and len(registry.training_runs()) == 6
+def test_nobody_changes_what_everybody_reads():
+    chip, group = registry.accelerator("H100-SXM"), registry.model("GPT-2")
+    for facts in (chip.facts, group, registry.training_run("Llama-3-405B")):
+        with pytest.raises(TypeError):
+            facts["layers"] = facts["memory"] if facts is chip.facts else group["hidden"]
+        with pytest.raises(TypeError):
+            del facts["layers"]
+    for frozen, name in ((chip, "memory_B"), (group["layers"], "value")):
+        with pytest.raises(AttributeError):
+            setattr(frozen, name, 5)
+    for key in sweeps():
+        for column in (sweep(key).payload_bytes, sweep(key).time_s):
+            with pytest.raises(ValueError, match="read-only"):
+                column[0] = 5
 
 
 @pytest.mark.parametrize("bad", ["H100", "", 8, None, True, ["H100-SXM"], float("nan")])
@@ -152,7 +125,7 @@ def test_unknown_names_are_refused_with_the_known_ones(lookup, bad):
 def test_an_unknown_accelerator_lists_the_known_ones():
     with pytest.raises(ValueError) as error:
         registry.accelerator("H100")
-    assert all(name in str(error.value) for name in PUBLISHED)
+    assert all(name in str(error.value) for name in registry.accelerators())
 
 
 def test_an_unknown_fact_lists_its_siblings():
@@ -167,10 +140,44 @@ def test_the_undamaged_copy_loads(folder):
     assert len(registry.Registry(folder).facts) == len(list(registry.all_facts()))
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    for folder in (tmp_path / "nope", str(tmp_path / "nope")):
+        with pytest.raises(
+            FactError, match=r"folder must hold sources\.toml, .*nope', which is no"
+        ):
+            registry.Registry(folder)
+    with pytest.raises(FactError, match=r"nope\.toml: No such file"):
+        read(tmp_path / "nope.toml")
+
+
+@pytest.mark.parametrize("file", ["sources.toml", "constants.toml", "runs.toml"])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"# nothing\n", "the file is empty"),
+        (b"[a]\nb = \n", r"line 2"),
+        (b"\xff", "can't decode byte 0xff"),
+        (b"gpus = 3\n", "gpus must be a table, got 3"),
+    ],
+)
+def test_a_broken_file_is_named(folder, file, content, message):
+    (folder / file).write_bytes(content)
+    for load, path in ((registry.Registry, folder), (read, folder / file)):
+        with pytest.raises(FactError, match=rf"{re.escape(file)}: .*{message}"):
+            load(path)
+
+
+def test_a_file_that_is_not_there_is_named(folder):
+    (folder / "runs.toml").unlink()
+    with pytest.raises(FactError, match=r"constants\.toml.*, without runs\.toml$"):
+        registry.Registry(folder)
+
+
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("field", ["unit", "direction", "convention", "kind", "source", "checked"])
 def test_a_dropped_field_is_named(folder, file, field):
-    """Dropping a field everywhere in a file leaves a fact without it, whichever fact comes first."""
+    """Dropping a field everywhere in a file leaves a fact without it, whichever comes first."""
     path = folder / f"{file}.toml"
     value = r'("[^"]*"|[\d-]+)'
     text = re.sub(rf", {field} = {value}", "", path.read_text(encoding="utf-8"))
@@ -245,6 +252,7 @@ def test_a_dropped_field_is_named(folder, file, field):
             r"memory: checked must be a date .*got 'yesterday'",
         ),
         ("hardware.toml", r"note = ", "notes = ", r"hbm: unknown field 'notes'"),
+        ("hardware.toml", r"defaults = .*", "defaults = 3", r"80gb: defaults must be a table"),
         ("hardware.toml", r'name = "H100-SXM"\n', "", r"h100-sxm: field 'name' is missing"),
         (
             "hardware.toml",

@@ -252,7 +252,10 @@ def test_links_that_lead_somewhere(tmp_path):
 
 
 def test_symbols_are_letters_that_stand_for_something():
-    markdown = r"$2(K - 1)/K \cdot S$ in `$x`, $$\alpha \log_2 n + \text{bytes} / B$$ and \$5 or $\mathrm{max}(t_1)$"
+    markdown = (
+        r"$2(K - 1)/K \cdot S$ in `$x`, $$\alpha \log_2 n + \text{bytes} / B$$"
+        r" and \$5 or $\mathrm{max}(t_1)$"
+    )
     assert structure.symbols(markdown) == {"K", "S", r"\alpha", "n", "B", "t"}
 
 

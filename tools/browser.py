@@ -9,7 +9,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 def executable() -> str | None:
-    """The path of an installed Chromium or Chrome, or None where only Playwright's own can serve."""
+    """The path of an installed Chromium or Chrome, or None if only Playwright's can serve."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 

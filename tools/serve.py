@@ -9,14 +9,26 @@ from pathlib import Path
 SITE = Path(__file__).resolve().parent.parent / "_build" / "html"
 
 
+class Server(http.server.ThreadingHTTPServer):
+    # On Windows address reuse would let two servers share a port; elsewhere it only lets a server
+    # start again at once after it was stopped.
+    allow_reuse_address = sys.platform != "win32"
+
+
 def server(port: int) -> http.server.ThreadingHTTPServer:
-    """A server of the site on this port, or on a free one if the port is taken."""
+    """A server of the site on this port, or on any free one for 0.
+
+    A port that is taken ends the program: on another one, a reader who opens the usual address sees
+    somebody else's page.
+    """
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(SITE))
     try:
-        return http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
-    except OSError:
-        print(f"Port {port} is taken; using a free one.")
-        return http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        return Server(("127.0.0.1", port), handler)
+    except OSError as error:
+        sys.exit(
+            f"port {port} cannot be used ({error.strerror}): stop what listens there, or choose "
+            "another, as in `make serve PORT=8123`"
+        )
 
 
 def main() -> None:

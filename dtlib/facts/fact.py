@@ -106,8 +106,7 @@ class Fact:
         if (self.unit == "FLOP/s") != (self.convention != "none"):
             raise FactError(
                 f"{self.key}: convention must be 'dense' or 'sparse' for FLOP/s and 'none' "
-                "otherwise, "
-                f"got {self.convention!r} for {self.unit}"
+                f"otherwise, got {self.convention!r} for {self.unit}"
             )
         if self.direction != "none" and self.unit != "B/s":
             raise FactError(

@@ -9,32 +9,27 @@ field, or is refused by name.
     80000000000.0
     >>> accelerator("H100-SXM").scaleup_Bps, fact("h100-sxm.scaleup_printed").value
     (450000000000.0, 900000000000.0)
-    >>> fact("h100-sxm.scaleup_printed").each_way_Bps
+    >>> fact("h100-sxm.scaleup_printed").each_way_Bps  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    dtlib.facts.fact.ConventionError: h100-sxm.scaleup_printed = 9e+11 B/s (sum of both, none) is not a rate each way
+    dtlib.facts.fact.ConventionError: h100-sxm.scaleup_printed = 9e+11 B/s (sum of both, ...
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from dtlib.arguments import choice
-from dtlib.facts.fact import FIELDS, REQUIRED, ConventionError, Fact, FactError, Source
+from dtlib.facts.fact import Fact, FactError, Source
+from dtlib.facts.files import check_pairs, read_fact, read_name, read_source, tables
 
 __all__ = [
     "Accelerator",
-    "ConventionError",
-    "Fact",
-    "FactError",
     "Registry",
-    "Source",
     "accelerator",
     "accelerators",
     "all_facts",
@@ -43,15 +38,36 @@ __all__ = [
     "fact",
     "model",
     "models",
+    "source",
     "training_run",
     "training_runs",
-    "source",
 ]
 
-Group = Mapping[str, Fact]
+KINDS = ("constants", "hardware", "models", "runs")
 
-# What doubles a rate has to be written on the fact itself, where the next reader sees it.
-OWN_FIELD = {"B/s": "direction", "FLOP/s": "convention"}
+
+class Group(Mapping[str, Fact]):
+    """The facts of one table by name: a mapping that can be read and sent to a rank, not changed.
+
+    >>> group = model("GPT-2")
+    >>> group["layers"].value, "experts" in group
+    (12, False)
+    """
+
+    def __init__(self, facts: Mapping[str, Fact]) -> None:
+        self._facts = dict(facts)
+
+    def __getitem__(self, name: str) -> Fact:
+        return self._facts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+    def __repr__(self) -> str:
+        return f"Group({self._facts!r})"
 
 
 @dataclass(frozen=True)
@@ -61,8 +77,8 @@ class Accelerator:
     ``_B`` is bytes, ``_Bps`` bytes a second, ``_FLOPs`` FLOP a second. ``scaleup`` is the link
     inside the fast domain of ``scaleup_domain`` accelerators, ``nic`` this accelerator's share of
     the network. ``matmul_bf16_FLOPs`` is the best rate measured on a matrix multiplication, None
-    where nobody published one. ``facts`` has the figures behind it, and those printed in another
-    convention.
+    where nobody published one. ``facts`` holds the facts behind these figures, and those printed
+    in another convention.
     """
 
     name: str
@@ -77,29 +93,40 @@ class Accelerator:
 
 
 class Registry:
-    """The facts and sources in a folder of TOML files; raises a FactError for the first that is
-    incomplete.
+    """The facts and sources in a folder of TOML files.
+
+    A FactError says what is wrong with the first that is missing, broken, empty or incomplete.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str | Path) -> None:
+        folder = Path(folder)
+        wanted = [f"{name}.toml" for name in ("sources", *KINDS)]
+        if missing := [name for name in wanted if not (folder / name).is_file()]:
+            raise FactError(
+                f"folder must hold {', '.join(wanted)}, got {str(folder)!r}, "
+                + (f"without {', '.join(missing)}" if folder.is_dir() else "which is no folder")
+            )
         self.sources = {
-            key: _source(key, table) for key, table in _toml(folder / "sources.toml").items()
+            key: read_source(key, table) for key, table in tables(folder / "sources.toml").items()
         }
         self.facts: dict[str, Fact] = {}
         self.groups: dict[str, dict[str, Group]] = {}
-        for kind in ("constants", "hardware", "models", "runs"):
+        for kind in KINDS:
             path = folder / f"{kind}.toml"
             self.groups[kind] = {
-                _name(path, key, table): self._group(path, key, table)
-                for key, table in _toml(path).items()
+                read_name(path, key, table): self._group(path, key, table)
+                for key, table in tables(path).items()
             }
-        _check_pairs(self.facts)
+        check_pairs(self.facts)
 
     def _group(self, path: Path, group: str, table: dict[str, Any]) -> Group:
         defaults = table.get("defaults", {})
+        if not isinstance(defaults, dict):
+            raise FactError(f"{path.name}: {group}: defaults must be a table, got {defaults!r}")
         entries = {key: value for key, value in table.items() if key not in ("name", "defaults")}
         facts = {
-            key: _fact(path, f"{group}.{key}", value, defaults) for key, value in entries.items()
+            key: read_fact(path, f"{group}.{key}", value, defaults)
+            for key, value in entries.items()
         }
         for one in facts.values():
             if one.source not in self.sources:
@@ -109,7 +136,7 @@ class Registry:
             if one.key in self.facts:
                 raise FactError(f"{path.name}: {one.key}: already given in another file")
             self.facts[one.key] = one
-        return MappingProxyType(facts)
+        return Group(facts)
 
     def fact(self, key: str) -> Fact:
         """The fact ``group.name``."""
@@ -140,66 +167,8 @@ class Registry:
             scaleup_Bps=facts["scaleup"].each_way_Bps,
             scaleup_domain=int(facts["scaleup_domain"].value),
             nic_Bps=facts["nic"].each_way_Bps,
-            facts=dict(facts),
+            facts=facts,
         )
-
-
-def _toml(path: Path) -> dict[str, dict[str, Any]]:
-    with path.open("rb") as file:
-        return tomllib.load(file)
-
-
-def _name(path: Path, key: str, table: dict[str, Any]) -> str:
-    if "name" not in table:
-        raise FactError(f"{path.name}: {key}: field 'name' is missing")
-    if str(table["name"]).lower() != key:
-        raise FactError(
-            f"{path.name}: {key}: name must be the table's key in its printed case, got "
-            f"{table['name']!r}"
-        )
-    return table["name"]
-
-
-def _source(key: str, table: dict[str, Any]) -> Source:
-    wanted = [each.name for each in fields(Source) if each.name != "key"]
-    for name in wanted:
-        if not table.get(name):
-            raise FactError(f"sources.toml: {key}: field {name!r} is missing")
-    if extra := set(table) - set(wanted):
-        raise FactError(f"sources.toml: {key}: unknown field {min(extra)!r}")
-    return Source(key=key, **table)
-
-
-def _fact(path: Path, key: str, entry: Any, defaults: dict[str, Any]) -> Fact:
-    """One fact, with the defaults of its group filled in."""
-    own = entry if isinstance(entry, dict) else {"value": entry}
-    full = {**defaults, **own}
-    needs = OWN_FIELD.get(full.get("unit"))
-    if needs and needs not in own:
-        raise FactError(
-            f"{path.name}: {key}: field {needs!r} is missing: a rate in {full['unit']} states its "
-            "own"
-        )
-    for name in REQUIRED:
-        if name not in full:
-            raise FactError(f"{path.name}: {key}: field {name!r} is missing")
-    if unknown := set(full) - set(FIELDS):
-        raise FactError(f"{path.name}: {key}: unknown field {min(unknown)!r}")
-    try:
-        return Fact(key=key, **full)
-    except FactError as error:
-        raise FactError(f"{path.name}: {error}") from None
-
-
-def _check_pairs(facts: Mapping[str, Fact]) -> None:
-    """A printed two-way or sparse figure is twice its partner; one figure under both labels is a
-    mistake.
-    """
-    for key, printed in facts.items():
-        partner = facts.get(key.removesuffix("_printed"), printed)
-        doubled = printed.direction == "sum of both" or printed.convention == "sparse"
-        if doubled and partner is not printed and abs(printed.value / partner.value - 2) > 0.01:
-            raise FactError(f"{printed} must be twice {partner}")
 
 
 @cache

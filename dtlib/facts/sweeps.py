@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, fields
 from datetime import date
 from functools import cache
@@ -18,15 +17,16 @@ import numpy as np
 
 from dtlib.arguments import choice
 from dtlib.facts.fact import FactError
+from dtlib.facts.files import tables
 from dtlib.facts.registry import source
 
-__all__ = ["Sweep", "read", "sweep"]
+__all__ = ["Sweep", "read", "sweep", "sweeps"]
 
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
     """One benchmark of ``collective`` on ``ranks`` ranks; row i took ``time_s[i]`` for
-    ``payload_bytes[i]``.
+    ``payload_bytes[i]``. The arrays can be read and not written: a sweep is shared by everyone.
     """
 
     key: str
@@ -48,8 +48,7 @@ class Sweep:
 
 def read(path: Path) -> dict[str, Sweep]:
     """The sweeps in a TOML file; raises a FactError for the first that is incomplete."""
-    with path.open("rb") as file:
-        return {key: _checked(path.name, key, table) for key, table in tomllib.load(file).items()}
+    return {key: _checked(path.name, key, table) for key, table in tables(path).items()}
 
 
 def _checked(file: str, key: str, table: dict[str, Any]) -> Sweep:
@@ -66,10 +65,8 @@ def _checked(file: str, key: str, table: dict[str, Any]) -> Sweep:
             f"{file}: {key}: checked must be a date such as 2026-11-29, got {table['checked']!r}"
         )
     source(table["source"])
-    size, time = (
-        np.array(table["payload_bytes"], dtype=np.int64),
-        np.array(table["time_s"], dtype=float),
-    )
+    size = _column(file, key, table, "payload_bytes", np.int64)
+    time = _column(file, key, table, "time_s", np.float64)
     if size.shape != time.shape or not len(size):
         raise FactError(
             f"{file}: {key}: payload_bytes has {len(size)} entries and time_s {len(time)}: one "
@@ -80,6 +77,16 @@ def _checked(file: str, key: str, table: dict[str, Any]) -> Sweep:
     return Sweep(key, **{**table, "payload_bytes": size, "time_s": time})
 
 
+def _column(file: str, key: str, table: dict[str, Any], name: str, dtype: type) -> np.ndarray:
+    """A column as an array that nobody can write to."""
+    try:
+        column = np.array(table[name], dtype=dtype)
+    except (TypeError, ValueError, OverflowError):
+        raise FactError(f"{file}: {key}: {name} must be a list of numbers") from None
+    column.flags.writeable = False
+    return column
+
+
 @cache
 def _sweeps() -> dict[str, Sweep]:
     return read(Path(__file__).with_name("sweeps.toml"))
@@ -88,3 +95,8 @@ def _sweeps() -> dict[str, Sweep]:
 def sweep(key: str) -> Sweep:
     """The sweep with this key; a ValueError lists the known ones."""
     return _sweeps()[choice("sweep", key, _sweeps())]
+
+
+def sweeps() -> tuple[str, ...]:
+    """The keys of the known sweeps."""
+    return tuple(_sweeps())
