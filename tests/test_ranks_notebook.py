@@ -99,32 +99,70 @@ def test_functions_typed_into_cells_run_on_real_ranks(kernel):
     assert kernel.cell("print(list(run(total)))") == "[12, 12, 12, 12]\n"
 
 
-def test_functions_of_the_main_module_run_on_real_ranks(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent("""
-        from dtlib.ranks import run
-
-        class Pair:
-            def __init__(self, rank):
-                self.rank = rank
-
-        def program(comm):
-            return comm.sendrecv(Pair(comm.rank), 1 - comm.rank, 1 - comm.rank)
-
-        pairs = run(program, ranks=2)
-        print([pair.rank for pair in pairs], all(type(pair) is Pair for pair in pairs))
-    """)
-    )
+def printed_by(script: str, tmp_path: Path) -> str:
+    """What a script prints, errors too; its functions and classes are those of no module."""
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(script))
     done = subprocess.run(
-        [sys.executable, script],
+        [sys.executable, path],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
-    assert (done.stdout, done.stderr) == ("[1, 0] True\n", "")
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("engine", ["local", "mpi"])
+def test_a_class_of_the_caller_is_not_changed_by_what_comes_back(tmp_path, engine):
+    script = f"""
+        from dtlib.ranks import run
+
+        class Step:
+            size = 1
+
+            def scaled(self):
+                return factor * self.size
+
+        def program(comm):
+            Step.size = 5 + comm.rank
+            received = comm.sendrecv(Step(), 1 - comm.rank, 1 - comm.rank)
+            return Step(), type(received) is Step, Step.size, received.scaled()
+
+        factor = 10
+        for expected in (1, 2):
+            Step.size = expected
+            results = list(run(program, ranks=2, engine={engine!r}))
+            print(Step.size, [type(step) is Step for step, *_ in results], [r[1:] for r in results])
+        factor = 100
+        print([step.scaled() for step, *_ in results])
+    """
+    told = "[True, True] [(True, 5, 50), (True, 6, 60)]"
+    assert printed_by(script, tmp_path) == f"1 {told}\n2 {told}\n[200, 200]\n"
+
+
+def test_a_class_of_a_rank_stays_one_class(tmp_path):
+    """Rank 0 makes a class and sends it to and fro: it comes home as what it is."""
+    script = """
+        from dtlib.ranks import run
+
+        def program(comm):
+            if comm.rank == 0:
+                class Local:
+                    count = 1
+                comm.send(Local(), 1)
+                Local.count = 2
+                back = comm.recv(1)
+                return type(back) is Local, Local.count
+            received = comm.recv(0)
+            type(received).count = 3
+            comm.send(received, 0)
+            return type(received).count
+
+        print(list(run(program, ranks=2)))
+    """
+    assert printed_by(script, tmp_path) == "[(True, 2), 3]\n"
 
 
 def test_imports_without_processes_and_says_at_use_what_is_missing():
