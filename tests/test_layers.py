@@ -18,8 +18,6 @@ ROOT = Path(__file__).parent.parent
 LAYERS = ("facts", "network", "formulas", "simulators", "ranks", "views", "teaching")
 # The modules that are in no folder of their own and below all layers: arguments, units, ...
 BASE = -1
-# The former place of dtlib/ranks, where it is still there; its circles go with it.
-FORMER_RANKS = ("dtlib.simulators.ranks", "dtlib.simulators.measure")
 
 THIRD_PARTY = {"ranks": {"numpy", "cloudpickle"}}  # of the layers below the views; others: numpy
 ENGINES = {"mpi4py", "torch"}  # in the ranks' modules of these engines alone
@@ -66,8 +64,6 @@ def imports(source: str, modules: Mapping[str, str]) -> Iterator[Import]:
 
 
 def layer(module: str) -> int:
-    if module.startswith(FORMER_RANKS):
-        return LAYERS.index("ranks")
     name = module.split(".")[1] if "." in module else ""
     return LAYERS.index(name) if name in LAYERS else BASE
 
@@ -86,7 +82,7 @@ def layer_complaints(modules: Mapping[str, str]) -> Iterator[str]:
                 if layer(one.target) > at:
                     yield f"{module} imports {one.target}, a layer above it"
                 listed = one.late and (module, one.target) in LATE
-                if not (listed or one.for_types or module.startswith(FORMER_RANKS)):
+                if not (listed or one.for_types):
                     graph[module].add(one.target)
             elif at < LAYERS.index("views") and package not in sys.stdlib_module_names | allowed:
                 yield f"{module} imports {package}: below the views {sorted(allowed)} is enough"
@@ -94,9 +90,7 @@ def layer_complaints(modules: Mapping[str, str]) -> Iterator[str]:
                 package in ENGINES and package.removesuffix("4py") not in module.rpartition(".")[2]
             ):
                 yield f"{module} imports {package}, which only the engine of that name may"
-        if "import_module(" in source and not (
-            module in BY_NAME or module.startswith(FORMER_RANKS)
-        ):
+        if "import_module(" in source and module not in BY_NAME:
             yield f"{module} imports by a name in a string: BY_NAME lists those that may"
     try:
         TopologicalSorter(graph).prepare()
