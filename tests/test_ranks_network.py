@@ -174,7 +174,7 @@ def test_a_hierarchical_all_reduce_beats_a_flat_ring_by_the_clocks_factor(
     )
     schedules = {
         "flat": make("all_reduce", "ring", 2 * width),
-        "hierarchical": make("all_reduce", "hierarchical", 2 * width, group=width),
+        "hierarchical": make("all_reduce", "hierarchical", 2 * width, node_size=width),
     }
     predicted_s = {name: time_s(schedule, network, size) for name, schedule in schedules.items()}
 
