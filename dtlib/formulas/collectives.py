@@ -326,9 +326,7 @@ def _cost(formula: Formula, payload_bytes: Numbers, size: tuple[Numbers, ...], l
     )
 
 
-def _best_pieces(
-    formula: Formula, payload_bytes: Numbers, ranks: Numbers, link: Tier
-) -> Numbers:
+def _best_pieces(formula: Formula, payload_bytes: Numbers, ranks: Numbers, link: Tier) -> Numbers:
     most = np.clip(payload_bytes // 1, 1, LARGEST_COUNT)
     square = formula.best_m2(ranks) * payload_bytes / link.bandwidth_Bps
     # without latency, pieces cost nothing

@@ -136,7 +136,7 @@ def count_bytes_by_tier(
 
 
 def _sizes(schedule: Schedule, payload_bytes: int) -> np.ndarray:
-    """The bytes of each chunk, refused where those of all transfers together could pass an int64."""
+    """The bytes of each chunk; refused where those of all transfers could pass an int64."""
     instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
     sizes = schedule.chunk_sizes(whole_number("payload_bytes", payload_bytes, at_least=0))
     if schedule.transfers * int(sizes.max()) >= 2**63:

@@ -83,7 +83,8 @@ def time_s(
     """Seconds until the last rank is done.
 
     >>> from dtlib.simulators.collectives import make
-    >>> time_s(make("all_reduce", "ring", 4), Network.flat(bandwidth_Bps=1e9, latency_s=0.25), 2 * 10**9)
+    >>> flat = Network.flat(bandwidth_Bps=1e9, latency_s=0.25)
+    >>> time_s(make("all_reduce", "ring", 4), flat, 2 * 10**9)
     4.5
     >>> nodes = Network.of_nodes(
     ...     4, inside_Bps=4e9, across_Bps=1e9, inside_latency_s=0.25, across_latency_s=0.5
@@ -109,6 +110,6 @@ def has_places(network: Network, ranks: int) -> Network:
 def _messages(
     step: Transfer, sizes: np.ndarray, ranks: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The source, destination and bytes of each message: all chunks of one pair of ranks together."""
+    """The source, destination and bytes of each message: all chunks of a pair of ranks together."""
     pair, message = np.unique(step.source * ranks + step.destination, return_inverse=True)
     return pair // ranks, pair % ranks, np.bincount(message, sizes[step.chunk])

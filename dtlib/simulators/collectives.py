@@ -85,8 +85,8 @@ def double_tree_all_reduce(ranks: int, pieces: int) -> Steps:
     ``pieces``.
 
     A rank with children in one tree is a leaf of the other (with an odd number of ranks, rank 0
-    has children in both), so that every rank sends and receives at most two messages a step, and both
-    directions of every port are busy. Chunk 2 * piece + tree belongs to that tree.
+    has children in both), so that every rank sends and receives at most two messages a step, and
+    both directions of every port are busy. Chunk 2 * piece + tree belongs to that tree.
     """
     tree, depth, child, parent = two_trees(ranks)
     height = (ranks - 1).bit_length()
@@ -277,7 +277,8 @@ def make(
 ) -> Schedule:
     """The schedule of a textbook algorithm.
 
-    ``pieces`` is for pipelines, ``node_size`` for hierarchical ones, ``root`` for broadcasts. At most 32,768 ranks and pieces, and 50 million transfers.
+    ``pieces`` is for pipelines, ``node_size`` for hierarchical ones, ``root`` for broadcasts.
+    At most 32,768 ranks and pieces, and 50 million transfers.
 
     >>> make("all_reduce", "ring", 8)
     Schedule('ring', 'all_reduce', ranks=8, chunks=8, 14 steps)

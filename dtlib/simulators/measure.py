@@ -70,9 +70,9 @@ def measurements(
     """Run ``schedule`` ``rounds`` times on the ranks of ``cluster``; after each, the measurement so
     far.
 
-    Times are medians, and a run takes as long as its slowest rank. On a placed ``network`` the ranks
-    of the cluster are its members. A schedule that is not an
-    all-reduce is refused before any work, with what the checker says of it.
+    Times are medians, and a run takes as long as its slowest rank. On a placed ``network``
+    the ranks of the cluster are its members. A schedule that is not an all-reduce is refused before
+    any work, with what the checker says of it.
     """
     payload_bytes = whole_number("payload_bytes", payload_bytes, at_least=0)
     rounds = whole_number("rounds", rounds)

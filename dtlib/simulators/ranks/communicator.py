@@ -49,8 +49,8 @@ class Communicator(ABC):
     Every collective takes ``algorithm``: "fastest" (the engine's own), the name of a schedule in
     ``dtlib.simulators.collectives.ALGORITHMS``, or a ``Schedule``, such as one of your own, or for
     nodes of four ``make("all_reduce", "hierarchical", 8, node_size=4)``; the ranks then carry out
-    its transfers. Inputs are not changed and need not be contiguous, and results are the same bits on
-    all ranks. Sums are in the dtype of the arrays, and booleans are counted; a mean of integers is
+    its transfers. Inputs are not changed and need not be contiguous, and results are the same bits
+    on all ranks. Sums are in the dtype of the arrays, and booleans are counted; a mean of integers is
     a float64, one of float16 is added up in float32.
     """
 
