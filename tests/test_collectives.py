@@ -114,7 +114,7 @@ def test_zero_dimensional_arrays_and_plain_numbers():
         (
             [np.zeros(3), np.zeros(3), np.zeros(4), np.zeros(3)],
             ValueError,
-            r"rank 2 has shape \(4,\) and dtype float64, but rank 0 has shape \(3,\) and dtype float64",
+            r"rank 2 has shape \(4,\) and dtype float64, but rank 0 has shape \(3,\)",
         ),
         (
             [np.zeros(3)] * 3 + [np.zeros(3, "f4")],

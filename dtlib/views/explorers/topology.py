@@ -5,6 +5,7 @@ in common.
 from __future__ import annotations
 
 import itertools
+from functools import cache
 from typing import Any
 
 import altair as alt
@@ -55,6 +56,9 @@ NODES, NODE_SIZES = (2, 3, 4), (2, 4, 8)
 BILL_SIZES = (32 * KiB, MiB, 32 * MiB, GiB)
 REACH = 0.34  # how far a link that closes a ring is drawn beside its column, in columns
 CARD = 0.3  # and how far a network card
+
+
+_made = cache(make)  # one schedule serves every payload, and both kinds of card
 
 
 def _carried(schedule: Schedule, payload: int) -> dict[tuple[int, int], int]:
@@ -160,7 +164,7 @@ def _cards(
 
 def _topology(nodes: int, node_size: int, algorithm: str, payload: int, shared: bool) -> Shown:
     ranks = nodes * node_size
-    schedule = make(
+    schedule = _made(
         "all_reduce", algorithm, ranks, node_size=None if algorithm == "ring" else node_size
     )
     network = Network.named(
