@@ -13,7 +13,7 @@ from dtlib.formulas.traffic import KINDS, traffic
 from dtlib.network import Network
 from dtlib.simulators.clock import time_s
 from dtlib.simulators.collectives import make
-from dtlib.units import GiB, KiB, si
+from dtlib.units import GiB, KiB, duration, si
 from dtlib.views.explorers import hierarchy as views
 from dtlib.views.predictions import hierarchy as predictions
 from tests.explorers import silent_moves
@@ -49,9 +49,13 @@ def test_the_bill_of_two_nodes_of_eight():
         ring["card"] == f"{si(15 / 8 * GiB)} (1 of 8)"
         and hierarchical["card"] == f"{si(GiB / 8)} (8 of 8)"
     )
-    assert views.topology.shown(
+    one_card = views.topology.shown(
         nodes=2, node_size=8, algorithm="hierarchical", payload=GiB, shared=True
-    ).readouts["card"] == (f"{si(GiB)} (1 of 1)")
+    ).readouts
+    assert one_card["card"] == f"{si(GiB)} (1 of 1)"
+    assert hierarchical["across_s"] == duration(2 * 5e-6 + GiB / 8 / 50e9)
+    assert one_card["across_s"] == duration(2 * 5e-6 + GiB / 50e9)  # eight times the bytes
+    assert one_card["inside_s"] == duration(14e-6 + 14 / 8 * GiB / 450e9)
 
 
 def test_links_carry_what_leaves():
