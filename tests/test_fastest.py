@@ -7,11 +7,11 @@ from __future__ import annotations
 import pytest
 
 from dtlib.network import Network
+from dtlib.ranks import Cluster
+from dtlib.ranks.measure import measurements
 from dtlib.simulators.clock import time_s
 from dtlib.simulators.collectives import ALGORITHMS, make
 from dtlib.simulators.fastest import fastest
-from dtlib.simulators.measure import measurements
-from dtlib.simulators.ranks import Cluster
 from dtlib.units import GiB, KiB
 
 FLAT = Network.flat(bandwidth_Bps=50e9, latency_s=5e-6)

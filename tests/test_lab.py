@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from dtlib.network import Network
-from dtlib.simulators import measure
+from dtlib.ranks import Cluster, measure
 from dtlib.simulators.collectives import make
-from dtlib.simulators.ranks import Cluster
 from dtlib.simulators.schedule import Schedule, Transfer
 from dtlib.units import KiB, MiB
 from dtlib.views import page

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dtlib.facts.sweeps import sweep
+from dtlib.ranks import run
 from dtlib.simulators.collectives import make
 from dtlib.simulators.execute import execute
-from dtlib.simulators.ranks import run
 from dtlib.views.plots import measured_exit, space_time
 
 

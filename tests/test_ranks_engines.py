@@ -23,9 +23,10 @@ import numpy as np
 import pytest
 
 from dtlib.network import Network, Tier
+from dtlib.ranks import RankError, run
+from dtlib.ranks.distributed import mpi
 from dtlib.simulators.collectives import ALGORITHMS, make
 from dtlib.simulators.execute import execute
-from dtlib.simulators.ranks import RankError, mpi, run
 
 if sys.platform == "win32":
     pytest.skip("real ranks need Linux or macOS", allow_module_level=True)
@@ -51,7 +52,7 @@ def numbers(rank: int, size: int) -> np.ndarray:
 
 
 def every_schedule(comm):
-    """The bytes of all results, and the bytes sent to every peer, by collective, schedule and size."""
+    """The bytes of all results, and those sent to every peer, by collective, schedule and size."""
     outcomes = {}
     for collective, name in NAMES:
         for size in SIZES:
@@ -72,7 +73,7 @@ def test_schedules_give_the_same_bits_and_bytes_on_every_engine(engine, ranks):
     assert list(there) == list(here)
     assert there.sent_bytes.tolist() == here.sent_bytes.tolist()
     assert (there.sent_bytes == there.received_bytes.T).all()
-    assert sorted(there.events) == sorted(here.events)
+    assert sorted(event[:9] for event in there.trace) == sorted(event[:9] for event in here.trace)
     for collective, name in NAMES:
         log = execute(
             make(collective, name, ranks), [numbers(rank, SIZES[-1]) for rank in range(ranks)]
@@ -80,19 +81,6 @@ def test_schedules_give_the_same_bits_and_bytes_on_every_engine(engine, ranks):
         for rank in range(ranks):
             counted = there[rank][collective, name, SIZES[-1]][2]
             assert sum(counted) == sum(event.bytes for event in log.events if event.source == rank)
-
-
-def a_wrong_count(comm):
-    account, add = comm.account, comm.account.note
-    account.note = lambda step, source, chunk, reduce, size, since_s: add(
-        step, source, chunk, reduce, size + 1, since_s
-    )
-    comm.all_reduce(np.ones(8), algorithm="ring")
-
-
-def test_a_wrong_count_of_bytes_is_caught():
-    result = run(a_wrong_count, ranks=2, engine="mpi")
-    assert (result.sent_bytes != result.received_bytes.T).any()
 
 
 def own_collectives(comm):
@@ -225,7 +213,7 @@ FAULTS = [
         hangs,
         1,
         None,
-        r"did not finish within 1 s.*rank 0 waited for rank 1; rank 1 was busy(?s:.*)in hangs",
+        r"did not finish within 3 s.*: it was busy(?s:.*)in hangs",
     ),
     (disagrees, 2, None, r"shape \(4,\) and dtype float32, but rank 0 .*shape \(3,\)"),
     (forgets, 2, None, "without having received 1 message from rank 0"),
@@ -241,7 +229,7 @@ FAULTS = [
 def test_a_rank_that_fails_is_named_and_nothing_is_left(engine, program, rank, exit_code, message):
     before = left_behind()
     with pytest.raises(RankError, match=message) as error:
-        run(program, ranks=3, engine=engine, deadline_s=1.0)
+        run(program, ranks=3, engine=engine, deadline_s=3.0)
     assert (error.value.rank, error.value.exit_code) == (rank, exit_code)
     assert left_behind() == before
 
@@ -255,7 +243,7 @@ class Bomb:
 def test_a_result_that_its_caller_cannot_have_is_the_fault_of_its_rank(engine):
     with pytest.raises(
         RankError,
-        match="rank 1 returned something that cannot be unpickled(.|\n)*ZeroDivisionError",
+        match="rank 1 returned what its caller cannot unpickle(.|\n)*ZeroDivisionError",
     ):
         run(lambda comm: Bomb() if comm.rank else None, ranks=2, engine=engine)
 
@@ -277,7 +265,7 @@ def test_ranks_end_with_their_caller():
             "-c",
             textwrap.dedent("""
         import time
-        from dtlib.simulators.ranks import run
+        from dtlib.ranks import run
         run(lambda comm: time.sleep(60), ranks=2, engine="mpi")
     """),
         ],
@@ -302,7 +290,7 @@ def test_ranks_end_with_their_caller():
 def test_what_cannot_be_run_is_refused_before_anything_starts(engine):
     with pytest.raises(TypeError, match="program must be a function"):
         run(3, engine=engine)
-    with pytest.raises(ValueError, match="network can be imposed on engine 'local' only"):
+    with pytest.raises(ValueError, match="network and memory_bytes are for engine 'local'"):
         run(messages, engine=engine, network=Network((Tier("link", 1e8, 1e-3),)))
     with pytest.raises(ValueError, match="deadline_s must"):
         run(messages, engine=engine, deadline_s=-1)
@@ -314,28 +302,17 @@ def test_what_cannot_be_run_is_refused_before_anything_starts(engine):
 @pytest.mark.parametrize(
     ("version", "wanted"), [("mpiexec (Open MPI) 5.0.11", True), ("HYDRA build details:", False)]
 )
-def test_open_mpi_is_told_apart_and_may_share_cores(tmp_path, monkeypatch, version, wanted):
-    mpiexec = tmp_path / "mpiexec"
-    mpiexec.write_text(f"#!/bin/sh\necho '{version}'\n")
-    mpiexec.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    command, environment = mpi.command(3)
-    assert command[:3] == [str(mpiexec), "-n", "3"]
-    assert (":OVERSUBSCRIBE" in command, "OMPI_ALLOW_RUN_AS_ROOT" in environment) == (
-        wanted,
-        wanted,
+def test_open_mpi_is_told_apart_and_an_mpiexec_that_fails_is_quoted(
+    tmp_path, monkeypatch, version, wanted
+):
+    (tmp_path / "mpiexec").write_text(
+        f"#!/bin/sh\ncase $1 in --version) echo '{version}';; *) echo \"no such host: $*\";; esac\n"
     )
-
-
-def test_an_mpiexec_that_does_not_start_anything_is_quoted(tmp_path, monkeypatch):
-    mpiexec = tmp_path / "mpiexec"
-    mpiexec.write_text("#!/bin/sh\necho no such host\nexit 3\n")
-    mpiexec.chmod(0o755)
-    monkeypatch.setattr(mpi, "command", lambda ranks: ([str(mpiexec)], {}))
-    with pytest.raises(RankError, match="(?s)did not start.*no such host") as error:
+    (tmp_path / "mpiexec").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(RankError, match="(?s)did not start.*no such host: (.*)") as error:
         run(messages, ranks=2, engine="mpi")
-    assert error.value.exit_code == 3
+    assert (":OVERSUBSCRIBE" in str(error.value)) == wanted
 
 
 # Ranks that something else has started, here and on two hosts
@@ -343,13 +320,14 @@ def test_an_mpiexec_that_does_not_start_anything_is_quoted(tmp_path, monkeypatch
 SCRIPT = """
 import sys
 import numpy as np
-from dtlib.simulators.ranks import RankError, run
+from dtlib.ranks import RankError, run
 
 def program(comm, size):
     ones = np.full(size, comm.rank + 1, np.float32)
     if size < 0:
         raise ValueError("of no size")
-    return comm.rank, comm.all_reduce(ones)[-1].item(), comm.all_reduce(ones, algorithm="ring")[-1].item()
+    by_ring = comm.all_reduce(ones, algorithm="ring")
+    return comm.rank, comm.all_reduce(ones)[-1].item(), by_ring[-1].item()
 
 def failing(comm):
     if comm.rank == comm.size - 1:
@@ -357,11 +335,11 @@ def failing(comm):
     comm.barrier()
 
 for size in 10, 100_000:
-    result = run(program, engine=sys.argv[1], args=(size,), deadline_s=20)
+    result = run(program, engine=sys.argv[1], args=(size,), deadline_s=60)
 sys.stdout.write(f"{list(result)} {result.sent_bytes.sum()}\\n")
 sys.stdout.flush()
 if "fail" in sys.argv:
-    run(failing, engine=sys.argv[1], deadline_s=20)
+    run(failing, engine=sys.argv[1], deadline_s=60)
 """
 TWO = f"{[(0, 3.0, 3.0), (1, 3.0, 3.0)]} {2 * 400_000}\n"
 
@@ -394,7 +372,7 @@ def start(command: list[str], **environment: str) -> subprocess.Popen:
 
 def finished(*processes: subprocess.Popen) -> list[tuple[str, str, int]]:
     """What each printed, on both streams, and its exit code."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     try:
         return [
             (*process.communicate(timeout=max(0.1, until - time.monotonic())), process.returncode)
@@ -499,8 +477,6 @@ def test_two_hosts_under_mpiexec(script, tmp_path):
             + "esac\nexit 1\n"
         )
         ssh.chmod(0o755)
-        if mpi.is_open_mpi(MPIEXEC):
-            pytest.skip("this fixture speaks to MPICH's launcher")
         [(output, errors, code)] = finished(
             start(
                 [

@@ -20,7 +20,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from dtlib.simulators.ranks import Cluster, RankError, run, shutdown
+from dtlib.ranks import Cluster, RankError, run, shutdown
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 ROOT = Path(__file__).parents[1]
@@ -189,7 +189,7 @@ FAULTS = [
         message_nobody_wants,
         0,
         None,
-        "returned without having received 1 message.* rank 1 with tag 0 and 80 bytes",
+        "returned without having received 1 message from rank 1",
     ),
     (unpicklable, 2, None, "returned something that cannot be pickled"),
 ]
@@ -200,89 +200,58 @@ FAULTS = [
     FAULTS,
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_fault_ends_the_run_within_a_second(program, rank, exit_code, message):
+def test_a_fault_is_named_and_the_next_run_works(program, rank, exit_code, message):
     with Cluster(4) as cluster:
-        cluster.run(lambda comm: None)
-        start = time.perf_counter()
         with pytest.raises(RankError, match=message) as caught:
             cluster.run(program)
-        assert time.perf_counter() - start < 3
         assert (caught.value.rank, caught.value.exit_code) == (rank, exit_code)
         assert "dtlib" not in caught.value.traceback
-        assert list(cluster.run(lambda comm: int(comm.all_reduce(np.array(comm.rank))))) == [6] * 4
+        assert list(cluster.run(lambda comm: int(comm.all_reduce(comm.rank)))) == [6] * 4
 
 
-@pytest.mark.parametrize("busy", ["python", "sleep", "numpy"])
-def test_a_rank_that_hangs_is_named_with_the_line_it_hangs_in(busy):
+@pytest.mark.parametrize("how", ["python", "sleep", "stopped"])
+def test_a_rank_that_hangs_is_named_with_the_line_it_hangs_in(how):
     def hangs(comm):
         if comm.rank == 1:
-            while busy == "python":
+            if how == "stopped":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            while how == "python":
                 pass
-            if busy == "sleep":
-                time.sleep(100)
-            np.linalg.svd(np.ones((4000, 4000)))
+            time.sleep(100)
         comm.barrier()
 
+    where = "" if how == "stopped" else r"(.|\n)*in hangs"
+    message = r"rank 1 did not finish within 2 s .*rank 0 waited.*rank 1 was busy" + where
     with Cluster(2) as cluster:
         cluster.run(lambda comm: None)
-        start = time.perf_counter()
-        with pytest.raises(
-            RankError, match=r"rank 1 did not finish within 0.5 s .*rank 0 waited(.|\n)*in hangs"
-        ) as caught:
-            cluster.run(hangs, deadline_s=0.5)
-        assert time.perf_counter() - start < 4
-        assert caught.value.rank == 1
-
-
-def test_a_rank_that_is_stopped_is_late():
-    with Cluster(2) as cluster:
-        cluster.run(lambda comm: None)
-        with pytest.raises(RankError, match="rank 1 did not finish within 0.5 s"):
-            cluster.run(
-                lambda comm: os.kill(os.getpid(), signal.SIGSTOP) if comm.rank else comm.barrier(),
-                deadline_s=0.5,
-            )
-
-
-def test_a_rank_that_stops_while_it_reports_is_late():
-    def program(comm):
-        if comm.rank == 1:
-            threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGSTOP]).start()
-            return Slow()
-
-    with Cluster(2) as cluster, pytest.raises(RankError, match="did not finish within 1 s"):
-        cluster.run(program, deadline_s=1)
+        with pytest.raises(RankError, match=message) as caught:
+            cluster.run(hangs, deadline_s=2)
+    assert caught.value.rank == 1
 
 
 class Slow:
-    """Its caller is busy with it for longer than the deadline."""
+    """Its caller's process is stopped while it is packed."""
 
     def __reduce__(self):
-        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGSTOP)
         return Slow, ()
 
 
-def test_all_others_hear_of_a_dead_rank_within_50_ms_and_which_one_it_was():
+def test_a_rank_that_stops_while_it_reports_is_late():
+    with Cluster(2) as cluster, pytest.raises(RankError, match="did not finish within 1 s"):
+        cluster.run(lambda comm: Slow() if comm.rank == 1 else None, deadline_s=1)
+
+
+def test_all_others_hear_which_rank_has_died_and_what_they_return_is_kept():
     def program(comm):
-        dies_s = float(comm.broadcast(np.array(time.perf_counter() + 0.2), root=2))
-        if comm.rank == 2:
-            time.sleep(max(0, dies_s - time.perf_counter()))
-            os.kill(os.getpid(), signal.SIGKILL)
         try:
-            comm.barrier()
+            killed(comm)
         except RankError as error:
-            return time.perf_counter() - dies_s, error.rank, error.exit_code
+            return error.rank, error.exit_code
 
-    def attempt():
-        with Cluster(4) as cluster, pytest.raises(RankError) as caught:
-            cluster.run(program)
-        heard = [result for result in caught.value.results if result]
-        assert len(heard) == 3
-        assert caught.value.exit_code == -9
-        assert all(entry[1:] == (2, -9) for entry in heard)
-        return max(entry[0] for entry in heard)
-
-    assert min(attempt() for _ in range(10)) < 0.05
+    with Cluster(4) as cluster, pytest.raises(RankError) as caught:
+        cluster.run(program)
+    assert caught.value.results == [(2, -9), (2, -9), None, (2, -9)]
 
 
 def test_a_rank_that_catches_the_error_and_goes_on_is_stopped_too():
@@ -308,225 +277,41 @@ def test_what_was_printed_before_the_fault_is_shown(capsys):
     assert capsys.readouterr().out == "here 0\nhere 1\nhere 2\nhere 3\n"
 
 
+def test_a_rank_killed_by_the_caller_is_not_said_to_lack_memory():
+    with Cluster(2) as cluster:
+        threading.Timer(0.3, cluster.kill, [1]).start()
+        with pytest.raises(RankError, match="rank 1 was killed by SIGKILL") as caught:
+            cluster.run(lambda comm: time.sleep(20))
+        assert "memory" not in str(caught.value)
+        assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
+
+
 def test_a_worker_killed_between_runs_is_replaced_at_the_next():
     pids = run(lambda comm: os.getpid(), ranks=2)
     os.kill(pids[1], signal.SIGKILL)
-    time.sleep(0.05)
+    assert gone([pids[1]])
     assert pids[0] not in list(run(lambda comm: os.getpid(), ranks=2))
 
 
 def test_an_interrupt_ends_the_run_and_the_next_one_works(interruptible):
-    def sleeps(comm):
-        time.sleep(30)
-
     with Cluster(2) as cluster:
-        for delay_s in (0.05, 0.3):
-            timer = threading.Timer(delay_s, signal.raise_signal, [signal.SIGINT])
-            start = time.perf_counter()
-            with pytest.raises(KeyboardInterrupt):
-                timer.start()
-                cluster.run(sleeps)
-            timer.join()
-            assert time.perf_counter() - start < 4
-        assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
-
-
-def test_a_run_from_within_a_run_is_refused_and_the_outer_one_goes_on():
-    heard = []
-
-    def handler(*_):
-        try:
-            cluster.run(lambda comm: comm.rank)
-        except RuntimeError as error:
-            heard.append(str(error))
-
-    before = signal.signal(signal.SIGUSR2, handler)
-    try:
-        with Cluster(2) as cluster:
-            timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGUSR2])
-            timer.start()
-            assert list(cluster.run(lambda comm: time.sleep(0.6) or comm.rank)) == [0, 1]
-            timer.join()
-            assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
-    finally:
-        signal.signal(signal.SIGUSR2, before)
-    assert heard == [
-        "this Cluster is in the middle of a run: one that a signal handler starts needs its own"
-    ]
-
-
-# An interrupt that falls into an object's finalizer is printed by Python and lost, whatever the
-# code around it does.
-IN_FINALIZERS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@contextlib.contextmanager
-def interrupted_after(delay_s: float):
-    """An alarm that interrupts whatever the main thread does by then."""
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, delay_s)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-@IN_FINALIZERS
-def test_a_close_that_is_interrupted_can_be_repeated():
-    interrupted = 0
-    for attempt in range(20):
-        cluster = Cluster(2)
-        cluster.run(lambda comm: comm.rank)
-        try:
-            with interrupted_after(0.0003 + 0.0002 * attempt):
-                cluster.close()
-                time.sleep(0.02)
-        except KeyboardInterrupt:
-            interrupted += 1
-        cluster.close()
-    assert interrupted > 10
-
-
-@IN_FINALIZERS
-def test_a_start_that_is_interrupted_leaves_nothing(interruptible):
-    for attempt in range(30):
-        timer = threading.Timer(0.0005 + 0.0007 * attempt, signal.raise_signal, [signal.SIGINT])
+        timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
         with pytest.raises(KeyboardInterrupt):
             timer.start()
-            try:
-                Cluster(4).close()
-                time.sleep(0.1)
-            finally:
-                timer.join()
-
-
-@pytest.mark.parametrize("by", ["another thread", "a handler"])
-def test_a_cluster_closed_in_the_middle_of_a_run_says_so(by):
-    cluster = Cluster(3)
-    close = cluster.close
-    before = signal.signal(signal.SIGUSR2, lambda *_: close())
-    timer = threading.Timer(
-        0.2, close if by == "another thread" else lambda: os.kill(os.getpid(), signal.SIGUSR2)
-    )
-    try:
-        timer.start()
-        with pytest.raises(RuntimeError, match="this Cluster was closed in the middle of a run"):
-            cluster.run(lambda comm: time.sleep(20))
+            cluster.run(lambda comm: time.sleep(30))
         timer.join()
-    finally:
-        signal.signal(signal.SIGUSR2, before)
-    with pytest.raises(RuntimeError, match="this Cluster is closed"):
-        cluster.run(lambda comm: comm.rank)
-
-
-def test_runs_of_other_sizes_within_a_run_do_not_end_it():
-    results = []
-    before = signal.signal(
-        signal.SIGUSR2,
-        lambda *_: results.extend(list(run(lambda comm: comm.size, n)) for n in (1, 2, 3, 5)),
-    )
-    try:
-        timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGUSR2])
-        timer.start()
-        assert list(run(lambda comm: time.sleep(1.5) or comm.rank, 4)) == [0, 1, 2, 3]
-        timer.join()
-    finally:
-        signal.signal(signal.SIGUSR2, before)
-    assert results == [[n] * n for n in (1, 2, 3, 5)]
-
-
-def test_a_fork_in_the_middle_of_a_run_can_close_its_copy():
-    with Cluster(2) as cluster:
-        running = threading.Thread(target=cluster.run, args=(lambda comm: time.sleep(0.8),))
-        running.start()
-        time.sleep(0.3)
-        child = os.fork()
-        if not child:
-            cluster.close()
-            os._exit(0)
-        until = time.monotonic() + 5
-        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
-            if time.monotonic() > until:
-                os.kill(child, signal.SIGKILL)
-            time.sleep(0.01)
-        assert ended[1] == 0
-        running.join()
         assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
 
 
-def test_a_close_while_new_processes_start_ends_the_run():
-    cluster = Cluster(2)
-    with pytest.raises(RankError):
-        cluster.run(lambda comm: 1 / 0)
-    timer = threading.Timer(0.02, cluster.close)
+def test_a_cluster_closed_in_the_middle_of_a_run_says_so():
+    cluster = Cluster(3)
+    timer = threading.Timer(0.3, cluster.close)
     timer.start()
-    start = time.perf_counter()
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(RuntimeError, match="this Cluster was closed in the middle of a run"):
         cluster.run(lambda comm: time.sleep(20))
     timer.join()
-    assert time.perf_counter() - start < 10
-
-
-def test_a_shutdown_ends_the_run_of_another_thread():
-    errors = []
-
-    def runs():
-        try:
-            run(lambda comm: time.sleep(20), 2)
-        except RuntimeError as error:
-            errors.append(str(error))
-
-    running = threading.Thread(target=runs)
-    running.start()
-    time.sleep(0.6)
-    assert list(run(lambda comm: comm.size, 3)) == [3] * 3  # another size does not wait
-    shutdown()
-    running.join(5)
-    assert errors == ["this Cluster was closed in the middle of a run"]
-
-
-def test_a_sum_and_a_mean_disagree_on_any_algorithm():
-    for algorithm in ("fastest", "ring"):
-        with pytest.raises(RankError, match=r"rank 1 called all_reduce\(sum"):
-            run(
-                lambda comm, algorithm: comm.all_reduce(
-                    np.ones(8), "mean" if comm.rank != 1 else "sum", algorithm
-                ),
-                4,
-                args=[algorithm],
-            )
-
-
-def test_nothing_of_an_earlier_run_matches():
-    def first(comm):
-        twin = comm.split(0)
-        comm.all_reduce(np.array([1.0]))
-        twin.all_reduce(np.array([100.0]))
-
-    def second(comm):
-        twin = comm.split(0)
-        one, two = (comm, twin) if comm.rank == 0 else (twin, comm)
-        one.all_reduce(np.array([1.0]))
-        two.all_reduce(np.array([7.0]))
-
-    with Cluster(3) as cluster:
-        cluster.run(first)
-        with pytest.raises(RankError, match="another communicator"):
-            cluster.run(second)
-
-
-def test_calls_on_different_communicators_do_not_match():
-    def program(comm):
-        twin, array = comm.split(0), np.full(1, comm.rank + 1.0)
-        for _ in range(2):
-            twin.all_reduce(array)
-            comm.all_reduce(array)
-        first, second = (comm, twin) if comm.rank == 0 else (twin, comm)
-        return first.all_reduce(array), second.all_reduce(array)
-
-    with pytest.raises(RankError, match="called something on another communicator"):
-        run(program, 2)
+    with pytest.raises(RuntimeError, match="this Cluster is closed"):
+        cluster.run(lambda comm: comm.rank)
 
 
 def test_a_communicator_ends_with_its_run():
@@ -535,130 +320,74 @@ def test_a_communicator_ends_with_its_run():
 
         builtins.kept = comm.split(comm.rank % 2)
 
-    def uses(comm, how):
+    def uses(comm, how, *args):
         import builtins
 
         array = comm.empty(50_000)
         array[...] = 5
         with contextlib.suppress(RuntimeError):
-            getattr(builtins.kept, how)(
-                *{"all_reduce": (np.ones(10),), "send": (1, 0), "recv": (0,), "barrier": ()}[how]
-            )
+            getattr(builtins.kept, how)(*args)
             return "went on"
         return set(array.tolist())
 
     with Cluster(4) as cluster:
         cluster.run(keeps)
-        for how in ("all_reduce", "send", "recv"):
-            assert list(cluster.run(uses, (how,))) == [{5.0}] * 4
+        for call in (("all_reduce", np.ones(10)), ("send", 1, 0), ("recv", 0), ("barrier",)):
+            assert list(cluster.run(uses, call)) == [{5.0}] * 4, call
 
 
-def test_ranks_do_not_outlive_a_caller_that_is_killed():
-    program = textwrap.dedent("""
-        import os, time
-        from dtlib.simulators.ranks import run
-        print(*run(lambda comm: os.getpid(), ranks=2), flush=True)
-        run(lambda comm: time.sleep(100) if comm.rank else comm.barrier(), ranks=2)
-    """)
-    with subprocess.Popen(
-        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as caller:
-        pids = [int(pid) for pid in caller.stdout.readline().split()]
-        time.sleep(0.2)
-        caller.kill()
-    until = time.perf_counter() + 5
-    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
-        assert time.perf_counter() < until
-        time.sleep(0.01)
-
-
-def gone(pids: list[int]) -> bool:
-    """Whether these processes end within 5 s (one that nobody has waited for yet counts as ended)."""
-
-    def lives(pid):
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-
-    until = time.perf_counter() + 5
-    while any(map(lives, pids)) and time.perf_counter() < until:
-        time.sleep(0.01)
-    return not any(map(lives, pids))
-
-
-def pids_of_a_killed_caller(program: str) -> list[int]:
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as caller:
-        pids = [int(pid) for pid in caller.stdout.readline().split()]
-        time.sleep(0.4)
-        caller.kill()
-    return pids
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs signals on behalf of pipes")
-def test_ranks_that_no_thread_can_stop_do_not_outlive_a_caller_that_is_killed():
-    pids = pids_of_a_killed_caller("""
-        import os, re, subprocess
-        from dtlib.simulators.ranks import run
-        def child(comm):
-            return subprocess.Popen(["sleep", "77"]).pid
-        print(*run(lambda comm: os.getpid(), ranks=2), *run(child, ranks=2), flush=True)
-        run(lambda comm: re.match(r"(a+)+$", "a" * 60 + "b"), ranks=2)
-    """)
-    assert len(pids) == 4
-    assert gone(pids)
-
-
-def test_ranks_do_not_outlive_their_caller_though_a_process_forked_from_it_does():
-    pids = pids_of_a_killed_caller("""
-        import os, sys, time
-        from dtlib.simulators.ranks import run
-        pids = run(lambda comm: os.getpid(), ranks=2)
-        if not (child := os.fork()):
-            os.close(1)
-            time.sleep(100)
-        print(*pids, child, flush=True)
-        time.sleep(100)
-    """)
-    forked = pids.pop()
-    try:
-        assert gone(pids)
-        os.kill(forked, 0)
-    finally:
-        os.kill(forked, signal.SIGKILL)
-
-
-def test_what_ranks_have_started_ends_with_them():
-    pids = list(run(lambda comm: subprocess.Popen(["sleep", "77"]).pid, ranks=2))
-    shutdown()
-    assert gone(pids)
-
-
-def test_a_dead_rank_is_noticed_though_a_process_it_has_started_holds_its_connection():
+def test_calls_on_different_communicators_never_match():
     def program(comm):
-        if comm.rank == 1:
-            if not os.fork():
-                time.sleep(60)
-            os._exit(5)
-        comm.barrier()
+        twin, array = comm.split(0), np.full(1, comm.rank + 1.0)
+        first, second = (comm, twin) if comm.rank == 0 else (twin, comm)
+        return first.all_reduce(array), second.all_reduce(array)
 
-    start = time.perf_counter()
-    with Cluster(2) as cluster, pytest.raises(RankError, match="rank 1 exited .* code 5") as caught:
-        cluster.run(program)
-    assert caught.value.exit_code == 5
-    assert time.perf_counter() - start < 5
+    with pytest.raises(RankError, match="waits for ever"):
+        run(program, 2)
+
+
+# A kept process is as good as a new one
+
+
+def test_ranks_see_the_callers_environment_as_it_is_now(monkeypatch):
+    with Cluster(2) as cluster:
+        for value in ("one", "two"):
+            monkeypatch.setenv("DTLIB_TEST", value)
+            assert list(cluster.run(lambda comm: os.environ["DTLIB_TEST"])) == [value] * 2
+        monkeypatch.delenv("DTLIB_TEST")
+        assert list(cluster.run(lambda comm: "DTLIB_TEST" in os.environ)) == [False] * 2
+
+
+@pytest.mark.parametrize("what", ["thread", "file", "stream"])
+def test_what_a_program_leaves_behind_is_gone_at_the_next_run(what):
+    def leaves(comm):
+        import builtins
+
+        if what == "thread":
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        elif what == "file":
+            builtins.left = os.fdopen(os.dup(1))
+        else:
+            sys.stdout = None
+        return os.getpid()
+
+    def finds(comm):
+        print("seen")
+        return threading.active_count(), len(os.listdir("/dev/fd")), os.getpid()
+
+    with Cluster(2) as cluster:
+        clean = list(cluster.run(finds))
+        pids = list(cluster.run(leaves))
+        assert pids == [pid for *_, pid in clean]  # kept until then
+        after = cluster.run(finds)
+        assert [entry[:2] for entry in after] == [entry[:2] for entry in clean]
+        assert after.output == ["seen\n"] * 2
 
 
 def test_a_directory_that_is_gone_is_no_fault(tmp_path, monkeypatch):
     (tmp_path / "doomed").mkdir()
     with Cluster(2) as cluster:
         monkeypatch.chdir(tmp_path / "doomed")
-        cluster.run(lambda comm: None)
         (tmp_path / "doomed").rmdir()
         assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
         with Cluster(2) as another:
@@ -675,36 +404,15 @@ def test_ranks_import_nothing_from_the_directory_of_their_caller(tmp_path, monke
         assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
 
 
-def test_a_forked_process_has_clusters_of_its_own_though_a_thread_was_in_the_middle_of_a_run():
-    program = textwrap.dedent("""
-        import os, threading, time
-        from dtlib.simulators.ranks import run
-        run(lambda comm: None, ranks=2)
-        thread = threading.Thread(target=run, args=(lambda comm: time.sleep(1), 2))
-        thread.start()
-        time.sleep(0.3)
-        child = os.fork()
-        if not child:
-            print(list(run(lambda comm: comm.rank, ranks=2)), flush=True)
-            os._exit(0)
-        os.waitpid(child, 0)
-        thread.join()
-        print(list(run(lambda comm: comm.rank, ranks=2)))
-    """)
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    )
-    assert done.stdout == "[0, 1]\n[0, 1]\n"
+# What comes back does not harm the caller
 
 
 class Bomb:
+    def __init__(self, code: str) -> None:
+        self.code = code
+
     def __reduce__(self):
-        return eval, ("1/0",)
+        return exec, (self.code,)
 
 
 class Unprintable(Exception):
@@ -724,17 +432,18 @@ def raises_at_length(comm):
     comm.barrier()
 
 
+CANNOT = "rank 1 returned what its caller cannot unpickle(.|\n)*"
+
+
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        (
-            lambda comm: Bomb() if comm.rank else None,
-            "rank 1 returned something that cannot be unpickled(.|\n)*ZeroDivisionError",
-        ),
+        (lambda comm: Bomb("1 / 0") if comm.rank else None, CANNOT + "ZeroDivisionError"),
+        (lambda comm: Bomb("raise SystemExit(0)") if comm.rank else None, CANNOT + "SystemExit"),
         (raises_unprintable, "rank 1 raised Unprintable"),
         (raises_at_length, "rank 1 raised ValueError: \N{SNOWMAN}"),
     ],
-    ids=["unpickled", "unprintable", "long"],
+    ids=["unpickled", "exits", "unprintable", "long"],
 )
 def test_a_rank_whose_report_is_a_fault_itself_is_named(program, message):
     with Cluster(2) as cluster:
@@ -744,117 +453,154 @@ def test_a_rank_whose_report_is_a_fault_itself_is_named(program, message):
         assert list(cluster.run(lambda comm: comm.rank)) == [0, 1]
 
 
-def test_a_program_may_close_what_it_prints_to():
-    def program(comm):
-        if comm.rank:
-            sys.stdout.close()
-        else:
-            sys.stdout = None
-        return comm.rank
-
-    with Cluster(2) as cluster:
-        assert list(cluster.run(program)) == [0, 1]
+def in_a_process(program: str, limits: str = "", **environment: str) -> str:
+    """What a program prints in a process of its own, and its errors, under a shell's ``limits``."""
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f'{limits} exec "$0" -W error -c "$1"',
+            sys.executable,
+            textwrap.dedent(program),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )
+    return done.stdout + done.stderr
 
 
 def test_what_is_printed_need_not_be_in_the_callers_encoding():
-    program = "from dtlib.simulators.ranks import run; run(lambda comm: print('\\xfc'), ranks=2)"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-        env=os.environ | {"PYTHONIOENCODING": "ascii"},
-    )
-    assert done.stdout == "\\xfc\n" * 2
+    program = "from dtlib.ranks import run; run(lambda comm: print('\\xfc'), ranks=2)"
+    assert in_a_process(program, PYTHONIOENCODING="ascii") == "\\xfc\n" * 2
 
 
-def test_a_deadline_may_be_as_late_as_one_likes():
-    assert list(run(lambda comm: comm.rank, ranks=2, deadline_s=1e10)) == [0, 1]
+def test_small_limits_are_enough_or_named():
+    program = "from dtlib.ranks import run; print(run(lambda comm: comm.rank, ranks={}))"
+    assert in_a_process(program.format(2), "ulimit -v 8000000;") == "[0, 1]\n"
+    assert in_a_process(program.format(4), "ulimit -n 64;") == "[0, 1, 2, 3]\n"
+    assert "16 ranks need 106 open files" in in_a_process(program.format(16), "ulimit -n 64;")
+    too_much = "from dtlib.ranks import Cluster; Cluster(2, memory_bytes=2**45)"
+    assert "pass a smaller memory_bytes" in in_a_process(too_much, "ulimit -v 8000000;")
 
 
-def test_ranks_whose_other_threads_keep_them_from_waking_are_not_stuck():
-    def program(comm):
-        if comm.rank == 0:
-            import ctypes  # it holds the interpreter's lock, unlike time.sleep
-
-            thread = threading.Thread(target=lambda: (time.sleep(0.2), ctypes.PyDLL(None).sleep(2)))
-            thread.start()
-            comm.send(comm.recv(1) + 1, 1)
-            thread.join()
-            return None
-        time.sleep(0.4)
-        comm.send(1, 0)
-        return comm.recv(0)
-
-    assert list(run(program, ranks=2)) == [None, 2]
+def test_strict_numpy_and_warnings_change_nothing():
+    program = """
+        import numpy as np
+        np.seterr(all="raise")
+        from dtlib.ranks import run
+        large = np.full(2, 6e4, np.float16)
+        print(run(lambda comm: comm.all_reduce(large, "mean").tolist(), ranks=2))
+    """
+    assert in_a_process(program) == "[[60000.0, 60000.0], [60000.0, 60000.0]]\n"
 
 
-def test_two_threads_may_use_one_cluster():
-    outcomes = []
-
-    def work(cluster, number):
-        outcomes.extend(
-            list(cluster.run(lambda comm: number * 10 + comm.rank))
-            == [number * 10, number * 10 + 1]
-            for _ in range(20)
-        )
-
-    with Cluster(2) as cluster:
-        threads = [threading.Thread(target=work, args=(cluster, number)) for number in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert outcomes == [True] * 60
+# Callers that come and go
 
 
-def test_a_caller_may_have_threads_and_end_without_a_word():
+def gone(pids: list[int]) -> bool:
+    """Whether these processes end in time (one that nobody has waited for yet has ended)."""
+
+    def lives(pid):
+        try:
+            ended = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+            return not ended or len(os.listdir(f"/proc/{pid}/task")) > 1
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    until = time.perf_counter() + 20
+    while any(map(lives, pids)) and time.perf_counter() < until:
+        time.sleep(0.01)
+    return not any(map(lives, pids))
+
+
+def test_ranks_do_not_outlive_a_caller_that_is_killed():
     program = textwrap.dedent("""
-        import threading, time
-        threading.Thread(target=time.sleep, args=(0.5,)).start()
-        from dtlib.simulators.ranks import run
-        print(list(run(lambda comm: int(comm.all_reduce(1)), ranks=3)))
+        import os, subprocess, time
+        from dtlib.ranks import run
+        child = lambda comm: subprocess.Popen(["sleep", "77"]).pid
+        print(*run(lambda comm: os.getpid(), ranks=2), *run(child, ranks=2), flush=True)
+        run(lambda comm: time.sleep(100) if comm.rank else comm.barrier(), ranks=2)
     """)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert (done.stdout, done.stderr, done.returncode) == ("[3, 3, 3]\n", "", 0)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as caller:
+        pids = [int(pid) for pid in caller.stdout.readline().split()]
+        time.sleep(0.2)
+        caller.kill()
+    assert len(pids) == 4 and gone(pids)
+
+
+def test_a_dead_rank_is_noticed_though_a_process_it_has_started_holds_its_connection():
+    def program(comm):
+        if comm.rank == 1:
+            if not os.fork():
+                time.sleep(60)
+            os._exit(5)
+        comm.barrier()
+
+    with Cluster(2) as cluster, pytest.raises(RankError, match="rank 1 exited .* code 5") as caught:
+        cluster.run(program)
+    assert caught.value.exit_code == 5
+
+
+def test_a_forked_process_has_clusters_of_its_own():
+    program = """
+        import os, sys
+        from dtlib.ranks import run
+        run(lambda comm: None, ranks=2)
+        if not (child := os.fork()):
+            print(list(run(lambda comm: comm.rank + 10, ranks=2)), flush=True)
+            sys.exit()
+        os.waitpid(child, 0)
+        print(list(run(lambda comm: comm.rank, ranks=2)))
+    """
+    assert in_a_process(program) == "[10, 11]\n[0, 1]\n"
 
 
 def test_runs_from_several_threads_take_turns():
     outcomes = []
 
     def work(number):
-        outcomes.append(
-            list(run(lambda comm: number * 10 + comm.rank, ranks=2))
-            == [number * 10, number * 10 + 1]
-        )
+        for _ in range(5):
+            ranks = list(run(lambda comm: number * 10 + comm.rank, ranks=2))
+            outcomes.append(ranks == [number * 10, number * 10 + 1])
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert outcomes == [True] * 5
+    assert outcomes == [True] * 20
 
 
-@pytest.mark.slow
-def test_two_hundred_random_faults_in_a_row_leak_nothing():
+def test_a_deadline_may_be_as_late_as_one_likes():
+    assert list(run(lambda comm: comm.rank, ranks=2, deadline_s=1e10)) == [0, 1]
+    assert list(run(lambda comm: comm.rank, ranks=2, deadline_s=None)) == [0, 1]
+
+
+def random_faults(number: int) -> None:
+    """Many faults in a row on one cluster: each is named, and no open file is left."""
     dice = random.Random(0)
     with Cluster(4) as cluster:
         cluster.run(lambda comm: None)
         before = len(os.listdir("/proc/self/fd"))
-        for _ in range(200):
+        for _ in range(number):
             program, rank, exit_code, _ = dice.choice(FAULTS)
             with pytest.raises(RankError) as caught:
                 cluster.run(program)
             assert (caught.value.rank, caught.value.exit_code) == (rank, exit_code), program
         assert list(cluster.run(lambda comm: comm.rank)) == [0, 1, 2, 3]
         assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_random_faults_in_a_row_leak_nothing():
+    random_faults(20)
+
+
+@pytest.mark.soak
+def test_two_hundred_random_faults_in_a_row_leak_nothing():
+    random_faults(200)

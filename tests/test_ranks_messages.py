@@ -10,8 +10,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from dtlib.simulators.execute import Event
-from dtlib.simulators.ranks import Cluster, RankError, run, shutdown
+from dtlib.ranks import Cluster, RankError, run, shutdown
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 MIB = 2**20
@@ -70,11 +69,12 @@ def test_a_ring_by_hand_counts_its_bytes_and_leaves_a_trace(four):
     assert all(np.array_equal(array, np.arange(4000.0) * 10) for array in result)
     assert result.sent_bytes.sum(axis=1).tolist() == [2 * 3 * 8000] * 4
     assert result.sent_bytes[1].tolist() == [0, 0, 48000, 0]
-    assert sorted(result.events) == sorted(
-        Event(step, rank, (rank + 1) % 4, 0, False, 8000) for step in range(6) for rank in range(4)
+    assert sorted(event[:6] for event in result.trace) == sorted(
+        (step, rank, (rank + 1) % 4, 0, False, 8000) for step in range(6) for rank in range(4)
     )
-    for record in result.trace:
-        assert 0 < record.start_s <= record.end_s <= result.time_s
+    for event in result.trace:
+        assert (event.collective, event.members) == ("recv", (0, 1, 2, 3))
+        assert 0 < event.start_s <= event.end_s <= result.time_s
 
 
 def test_tags_and_sources_are_told_apart_and_order_is_kept(four):
@@ -223,7 +223,7 @@ def test_arguments_large_results_and_account(four):
         np.array_equal(array, np.arange(MIB) * 2 + rank) for rank, array in enumerate(result)
     )
     assert result.sent_bytes.tolist() == [[0] * 4] * 4
-    assert result.trace == [] == result.events
+    assert result.trace == [] == result.spans
 
 
 def test_run_keeps_its_processes_until_shutdown():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dtlib.simulators.ranks import Cluster
+from dtlib.ranks import Cluster
 
 ROOT = Path(__file__).parents[1]
 
@@ -57,7 +57,7 @@ def test_functions_typed_into_cells_run_on_real_ranks(kernel):
     kernel.cell("""
         import os, time
         import numpy as np
-        from dtlib.simulators.ranks import Cluster, RankError, run
+        from dtlib.ranks import Cluster, RankError, run
     """)
     assert (
         kernel.cell("""
@@ -103,7 +103,7 @@ def test_functions_of_the_main_module_run_on_real_ranks(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent("""
-        from dtlib.simulators.ranks import run
+        from dtlib.ranks import run
 
         class Pair:
             def __init__(self, rank):
@@ -130,13 +130,13 @@ def test_functions_of_the_main_module_run_on_real_ranks(tmp_path):
 def test_imports_without_processes_and_says_at_use_what_is_missing():
     program = textwrap.dedent("""
         import os, sys
-        for missing in ("multiprocessing", "_multiprocessing", "_posixsubprocess", "fcntl", "termios", "resource"):
-            sys.modules[missing] = None
+        for missing in ("multiprocessing", "_posixsubprocess", "fcntl", "termios", "resource"):
+            sys.modules[missing] = sys.modules["_multiprocessing"] = None
         for missing in ("fork", "memfd_create", "eventfd", "posix_spawn"):
             delattr(os, missing) if hasattr(os, missing) else None
         sys.platform = "emscripten"
         import dtlib
-        from dtlib.simulators.ranks import Cluster, RankError, run
+        from dtlib.ranks import Cluster, RankError, run
         try:
             run(lambda comm: None)
         except OSError as error:

@@ -15,13 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtlib.arguments import instance, shown, whole_number
-from dtlib.simulators.schedule import Schedule, Transfer
+from dtlib.simulators.schedule import Schedule, Transfer, rows_of
 
 __all__ = ["Event", "Run", "advance", "contributions", "execute"]
 
 
 class Event(NamedTuple):
-    """One transfer as it happened, with its bytes."""
+    """One transfer as it happened, with its bytes; ranks are those of the whole run.
+
+    On real ranks an event also says what it was part of: the ``collective`` (of one rank's calls
+    the one with number ``call``), the ``members`` of the communicator; and when it was sent and
+    when it was done, in seconds since the run began.
+    """
 
     step: int
     source: int
@@ -29,6 +34,11 @@ class Event(NamedTuple):
     chunk: int
     reduce: bool
     bytes: int
+    collective: str = ""
+    members: tuple[int, ...] = ()
+    call: int = 0
+    start_s: float | None = None
+    end_s: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,10 +124,10 @@ def execute(schedule: Schedule, arrays: Sequence[Any]) -> Run:
     """Run ``schedule`` on one array per rank; all have the same shape and dtype, and are not
     changed.
 
-    The results of all_reduce and broadcast have the shape of the inputs. Those of the others are
-    flat: chunk r of the sum (reduce_scatter), all arrays in a row (all_gather), block r of every
-    array in a row (all_to_all, whose blocks are cut by ``chunk_bounds``). Sums are in the arrays'
-    own dtype.
+    The results of all_reduce and broadcast have the shape of the inputs. The others work along the
+    first axis: run r of the sum's rows (reduce_scatter), all arrays one after the other
+    (all_gather), run r of the rows of every array (all_to_all); ``chunk_bounds`` cuts the rows into
+    runs. Sums are in the arrays' own dtype.
 
     >>> from dtlib.simulators.collectives import make
     >>> arrays = [np.array([1, 2, 3]), np.array([10, 20, 30])]
@@ -126,10 +136,10 @@ def execute(schedule: Schedule, arrays: Sequence[Any]) -> Run:
     """
     instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
     arrays = _matching(arrays, schedule.ranks)
-    shape, dtype, elements = arrays[0].shape, arrays[0].dtype, arrays[0].size
-    payload = elements * schedule.ranks if schedule.collective == "all_gather" else elements
-    sizes = schedule.chunk_sizes(payload)
-    # Chunks differ by at most one element; padded to equal length they make one array.
+    whole = schedule.collective in ("all_reduce", "broadcast")  # whose results keep their shape
+    shape, dtype = arrays[0].shape if whole else rows_of(arrays[0]).shape, arrays[0].dtype
+    sizes = schedule.chunk_elements(shape)
+    # Chunks differ by at most one row; padded to equal length they make one array.
     filled = np.arange(sizes.max()) < sizes[:, None]
     state = np.zeros((schedule.ranks, *filled.shape), dtype)
     before, after = schedule.held_before(), schedule.due_after()
@@ -138,8 +148,7 @@ def execute(schedule: Schedule, arrays: Sequence[Any]) -> Run:
     for step in schedule.steps:
         advance(state, step)
     results = [state[rank][after[rank, :, None] & filled] for rank in range(schedule.ranks)]
-    if schedule.collective in ("all_reduce", "broadcast"):
-        results = [result.reshape(shape) for result in results]
+    results = [result.reshape(shape if whole else (-1, *shape[1:])) for result in results]
     return Run(schedule, results, sizes * dtype.itemsize)
 
 

@@ -9,6 +9,7 @@ and says nothing about values, bytes or time. Interpreters do: ``execute`` runs 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,7 +18,15 @@ import numpy as np
 
 from dtlib.arguments import choice, instance, shown, store, whole_number
 
-__all__ = ["CONTRACTS", "MOST_TRANSFERS", "Contract", "Schedule", "Transfer", "chunk_bounds"]
+__all__ = [
+    "CONTRACTS",
+    "MOST_TRANSFERS",
+    "Contract",
+    "Schedule",
+    "Transfer",
+    "chunk_bounds",
+    "rows_of",
+]
 
 
 class Transfer(NamedTuple):
@@ -105,6 +114,11 @@ def chunk_bounds(size: int, chunks: int) -> np.ndarray:
     return boundary * (size // chunks) + np.minimum(boundary, size % chunks)
 
 
+def rows_of(array: np.ndarray) -> np.ndarray:
+    """The array with a first axis to cut: a single number is a row of its own."""
+    return array if array.ndim else array.reshape(1)
+
+
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """Steps of transfers for a ``collective`` on ``ranks`` ranks whose buffer is cut into
@@ -188,6 +202,17 @@ class Schedule:
         if self.collective == "all_to_all":
             return np.tile(np.diff(chunk_bounds(size, self.ranks)), self.ranks)
         return np.diff(chunk_bounds(size, self.chunks))
+
+    def chunk_elements(self, shape: tuple[int, ...]) -> np.ndarray:
+        """The elements of each chunk where every rank has an array of this shape.
+
+        An all_reduce and a broadcast cut the flat array. The others cut the first axis, so that
+        their results keep the other axes: chunks are whole rows.
+        """
+        if self.collective in ("all_reduce", "broadcast"):
+            return self.chunk_sizes(math.prod(shape))
+        rows = shape[0] * (self.ranks if self.collective == "all_gather" else 1)
+        return self.chunk_sizes(rows) * math.prod(shape[1:])
 
     def held_before(self) -> np.ndarray:
         """Which chunks each rank holds before the first step: booleans by [rank, chunk]."""

@@ -14,10 +14,10 @@ from html import escape
 from typing import Any
 
 from dtlib.network import Network, Tier
+from dtlib.ranks import Cluster
+from dtlib.ranks.measure import Measurement, measurements
 from dtlib.simulators.checker import check
 from dtlib.simulators.collectives import ALGORITHMS, make
-from dtlib.simulators.measure import Measurement, measurements
-from dtlib.simulators.ranks import Cluster
 from dtlib.simulators.schedule import Schedule
 from dtlib.units import KiB, MiB, binary, count_text, duration, si
 from dtlib.views.table import STYLE, Table

@@ -9,8 +9,8 @@ from html import escape
 import ipywidgets as widgets
 
 from dtlib.deadline import call_within
-from dtlib.simulators.measure import Measurement, in_process, measurements
-from dtlib.simulators.ranks import Cluster, RankError
+from dtlib.ranks import Cluster, RankError
+from dtlib.ranks.measure import Measurement, in_process, measurements
 from dtlib.units import binary
 from dtlib.views.lab import HEADINGS, Lab, cells, description
 from dtlib.views.table import STYLE, Table

@@ -105,7 +105,7 @@ def space_time(events: Sequence[Event]) -> Picture:
     """
     if not events:
         raise ValueError(f"events must hold a transfer or more, got {events!r}")
-    timed = hasattr(events[0], "start_s")
+    timed = events[0].start_s is not None
     first_s = min(event.start_s for event in events) if timed else 0.0
     picture = axes(width_in=5.6, height_in=2.8)
     for event in events:

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.arguments import whole_number
+from dtlib.arguments import instance, whole_number
 from dtlib.network import Network
+from dtlib.ranks import Cluster
 from dtlib.simulators.checker import check, count_bytes_sent
 from dtlib.simulators.clock import time_s
 from dtlib.simulators.execute import execute
-from dtlib.simulators.ranks import Cluster
 from dtlib.simulators.schedule import Schedule
 
 __all__ = ["Measurement", "in_process", "measurements"]
@@ -107,6 +107,8 @@ def in_process(schedule: Schedule, payload_bytes: int) -> Measurement:
     The result and the bytes are checked as on real ranks; the time is that of one process doing
     everybody's work.
     """
+    instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
+    payload_bytes = whole_number("payload_bytes", payload_bytes, at_least=0)
     predicted_bytes = int(count_bytes_sent(schedule, payload_bytes).max())
     start = time.perf_counter()
     done = execute(
