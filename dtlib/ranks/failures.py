@@ -17,7 +17,16 @@ from dtlib.ranks.communicator import Communicator
 from dtlib.ranks.result import Counters
 from dtlib.ranks.transport import Transport
 
-__all__ = ["RankError", "Report", "death", "disagreement", "perform", "stack_frames", "write"]
+__all__ = [
+    "Lost",
+    "RankError",
+    "Report",
+    "death",
+    "disagreement",
+    "perform",
+    "stack_frames",
+    "write",
+]
 
 LONGEST = 2000  # characters of what an error says
 PACKAGE = os.path.dirname(__file__)
@@ -45,6 +54,13 @@ class RankError(RuntimeError):
     def __str__(self) -> str:
         where = f"\n\nOn rank {self.rank}:\n{self.traceback.rstrip()}" if self.traceback else ""
         return f"rank {self.rank} {self.cause}{where}"
+
+
+class Lost(RankError):
+    """``rank`` cannot reach another rank; why is known there."""
+
+    def __init__(self, rank: int, said: str) -> None:
+        super().__init__(rank, f"lost its connection to another rank ({said})")
 
 
 def death(exit_code: int, *, asked_for: bool = False) -> str:
@@ -141,7 +157,7 @@ class Report:
 def perform(
     transport: Transport,
     load: Callable[[], tuple[Callable[..., Any], tuple]],
-    failed: Callable[[], bool],
+    failed: Callable[[], bool] = lambda: False,
 ) -> Report:
     """Run the program that ``load`` gives on this rank, and see that all end together.
 
@@ -154,7 +170,10 @@ def perform(
         value = program(Communicator(transport), *arguments)
         _leave(transport)
     except RankError as error:
-        return Report(rank, "stopped", value) if failed() else Report.of_error(rank, error)
+        report = Report.of_error(rank, error)
+        report.end = "stopped" if failed() or isinstance(error, Lost) else "failed"
+        report.value = value
+        return report
     except BaseException as error:
         return Report.of_error(rank, error)
     finally:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from dtlib.ranks import serialization
-from dtlib.ranks.distributed.transport import ALL, LibraryTransport, Lost
+from dtlib.ranks.distributed.transport import ALL, LibraryTransport
 from dtlib.ranks.failures import RankError, Report, death, perform, stack_frames, write
 from dtlib.ranks.result import Result
 from dtlib.ranks.surroundings import ONE_THREAD, enter, here, search_path
@@ -34,7 +34,6 @@ START_S = 60.0  # for all ranks to be there
 GRACE_S = 1.0  # for other ranks to say how they are, once one has failed
 TICK_S = 0.01
 Command = tuple[list[str], dict[str, str]]  # what to run, and what to add to its environment
-Exits = Callable[[str, list[int | None]], dict[int, int]]
 
 
 def demand(engine: str, module: str, packages: str) -> None:
@@ -49,13 +48,8 @@ def launch(
     program: Callable[..., Any],
     args: tuple[Any, ...],
     deadline_s: float | None,
-    exits: Exits,
 ) -> Result:
-    """Start the ``commands``, each with the run's directory as last argument; the ranks' results.
-
-    ``exits(said, codes)`` finds the exit codes of ranks that left no report, from what the commands
-    said and their own exit codes.
-    """
+    """The ranks' results of ``commands``, whose last argument is to be the run's directory."""
     order = {
         "surroundings": here(),
         "program": serialization.dumps((program, args)),
@@ -71,7 +65,7 @@ def launch(
             run.wait(deadline_s)
         finally:
             run.close()
-        error = run.error(exits)
+        error = run.error()
         output = [run.read(f"out.{rank}") for rank in range(ranks)]
         warnings = [run.read(f"err.{rank}") for rank in range(ranks)]
     write(sys.stdout, "".join(output))
@@ -93,7 +87,6 @@ class _Launched:
         self._times_s: dict[int, float] = {}
         self._processes: list[subprocess.Popen] = []
         self._gone: dict[int, int | None] = {}  # who ended first, without a report; exit codes
-        self._codes: list[int | None] = []
 
     def start(self, commands: list[Command]) -> None:
         environment = os.environ | ONE_THREAD
@@ -117,7 +110,6 @@ class _Launched:
         """Collect the reports until all are here, or nothing more is to be expected."""
         over_s = time.monotonic() + START_S + (deadline_s or threading.TIMEOUT_MAX - START_S)
         while len(self.reports) < self.ranks and time.monotonic() < over_s:
-            self._codes = [process.poll() for process in self._processes]
             gone = {rank: _end_of(pid) for rank, pid in self._pids().items() if not _alive(pid)}
             self._collect()
             if not self._gone:
@@ -125,7 +117,7 @@ class _Launched:
             failed = any(report.end != "returned" for report in self.reports.values())
             if failed or self._gone:
                 over_s = min(over_s, time.monotonic() + GRACE_S)
-            if None not in self._codes:
+            if all(process.poll() is not None for process in self._processes):
                 break
             time.sleep(TICK_S)
         self._collect()
@@ -150,13 +142,11 @@ class _Launched:
             for path in name.read_text().split():
                 Path(path).unlink(missing_ok=True)
 
-    def error(self, exits: Exits) -> RankError | None:
+    def error(self) -> RankError | None:
         """What the run failed with: the first thing that went wrong, not what came of it."""
         if error := self._first("failed"):
             return error
-        ended = self._gone | exits(self.read("said"), self._codes)
-        for rank in sorted(set(ended) - set(self.reports)):
-            code = ended[rank]
+        for rank, code in self._gone.items():
             cause = "ended in the middle of the run" if code is None else death(code)
             return RankError(rank, cause, code, self.read(f"err.{rank}"))
         if error := self._first("late"):  # those that waited for one that is gone are late too
@@ -254,22 +244,8 @@ def perform_in_time(
         timer = threading.Timer(min(deadline_s, threading.TIMEOUT_MAX), too_late)
         timer.daemon = True
         timer.start()
-    lost: list[str] = []
-
-    def guarded() -> tuple[Callable[..., Any], tuple]:
-        program, arguments = load()
-
-        def run(comm: Any, *args: Any) -> Any:
-            try:
-                return program(comm, *args)
-            except Lost as error:
-                lost.append(str(error))
-                raise RankError(rank, f"lost its connection to another rank ({error})") from None
-
-        return run, arguments
-
     try:
-        return perform(transport, guarded, failed=lambda: bool(lost))
+        return perform(transport, load)
     finally:
         if timer is not None:
             timer.cancel()

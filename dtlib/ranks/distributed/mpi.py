@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -52,7 +51,7 @@ def run(
     """Run ``program(comm, *args)`` under MPI; see above."""
     demand("mpi", "mpi4py", "mpi4py mpich")
     if not any(name in os.environ for name in RANK):
-        return launch([_command(ranks)], ranks, program, args, deadline_s, _exits)
+        return launch([_command(ranks)], ranks, program, args, deadline_s)
     start_s = time.perf_counter()
     world = MpiTransport.world()
     report = perform_in_time(world, lambda: (program, args), deadline_s, _end_aloud)
@@ -106,15 +105,6 @@ def _command(ranks: int) -> tuple[list[str], dict[str, str]]:
         return [mpiexec, "-disable-auto-cleanup", "-n", str(ranks), *python], {}
     more = OPEN_MPI_AS_ROOT if os.geteuid() == 0 else {}
     return [mpiexec, "-n", str(ranks), "--map-by", ":OVERSUBSCRIBE", *python], more
-
-
-def _exits(said: str, _: list[int | None]) -> dict[int, int]:
-    """The exit code of the rank that Open MPI says it has lost; MPICH does not say which."""
-    if found := re.search(r"rank (\d+) with PID.* exited on signal (\d+)", said):
-        return {int(found[1]): -int(found[2])}
-    if found := re.search(r"\[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+)", said):
-        return {int(found[1]): int(found[2])}
-    return {}
 
 
 def _end(exit_code: int) -> None:

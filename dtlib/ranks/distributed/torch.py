@@ -38,8 +38,8 @@ from typing import Any
 import numpy as np
 
 from dtlib.ranks.distributed.launcher import demand, join, launch, perform_in_time, serve
-from dtlib.ranks.distributed.transport import ALL, LibraryTransport, Lost
-from dtlib.ranks.failures import Report
+from dtlib.ranks.distributed.transport import ALL, LibraryTransport
+from dtlib.ranks.failures import Lost, Report
 from dtlib.ranks.result import Counters, Result
 
 __all__ = ["TorchTransport", "main", "run"]
@@ -61,18 +61,12 @@ def run(
     python = [sys.executable, "-P", "-c", START]
     common = {"WORLD_SIZE": str(ranks), "GLOO_SOCKET_IFNAME": LOOPBACK}
     commands = [(python, common | {"RANK": str(rank)}) for rank in range(ranks)]
-    return launch(commands, ranks, program, args, deadline_s, _exits)
+    return launch(commands, ranks, program, args, deadline_s)
 
 
 def main() -> None:
     """Be a rank that ``run`` started."""
     serve(int(os.environ["RANK"]), _connect, os._exit)
-
-
-def _exits(_: str, codes: list[int | None]) -> dict[int, int]:
-    """Each rank is a command of its own. Those that lost another one have ended with 1."""
-    ended = {rank: code for rank, code in enumerate(codes) if code is not None}
-    return {rank: code for rank, code in ended.items() if code != 1} or ended
 
 
 def _connect(directory: Path, deadline_s: float | None) -> TorchTransport:
@@ -261,4 +255,4 @@ class TorchTransport(LibraryTransport):
         try:
             yield
         except RuntimeError as error:
-            raise Lost(str(error).splitlines()[0]) from None
+            raise Lost(self.members[self.rank], str(error).splitlines()[0]) from None

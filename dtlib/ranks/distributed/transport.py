@@ -22,16 +22,12 @@ from dtlib.ranks.result import Counters
 from dtlib.ranks.transport import Collectives, Message, Transport, sum_and_result_dtypes
 from dtlib.simulators.schedule import chunk_bounds
 
-__all__ = ["LibraryTransport", "Lost", "as_bytes"]
+__all__ = ["ALL", "LibraryTransport", "as_bytes"]
 
 RECORD = struct.Struct("<qqq")  # tag, bytes of the payload, bytes of the meta that follows
 RECORD_BYTES = 1024
 LENGTH = struct.Struct("<q")
 ALL = -1
-
-
-class Lost(RuntimeError):
-    """Another rank cannot be reached; why is known elsewhere."""
 
 
 class LibraryTransport(Transport):
