@@ -18,72 +18,72 @@ NUMBERS = {
 }
 
 
-def hierarchical(ranks, group):
-    groups = ranks // group
-    yield from inside(ring_reduce_scatter(group), groups, group)
-    yield from across(ring_all_reduce(groups), groups, group)
-    yield from inside(ring_all_gather(group), groups, group)
+def hierarchical(ranks, node_size):
+    nodes = ranks // node_size
+    yield from inside(ring_reduce_scatter(node_size), nodes, node_size)
+    yield from across(ring_all_reduce(nodes), nodes, node_size)
+    yield from inside(ring_all_gather(node_size), nodes, node_size)
 
 
-def nothing_across(ranks, group):
-    groups = ranks // group
-    yield from inside(ring_reduce_scatter(group), groups, group)
-    yield from inside(ring_all_gather(group), groups, group)
+def nothing_across(ranks, node_size):
+    nodes = ranks // node_size
+    yield from inside(ring_reduce_scatter(node_size), nodes, node_size)
+    yield from inside(ring_all_gather(node_size), nodes, node_size)
 
 
-def no_gather(ranks, group):
-    groups = ranks // group
-    yield from inside(ring_reduce_scatter(group), groups, group)
-    yield from across(ring_all_reduce(groups), groups, group)
+def no_gather(ranks, node_size):
+    nodes = ranks // node_size
+    yield from inside(ring_reduce_scatter(node_size), nodes, node_size)
+    yield from across(ring_all_reduce(nodes), nodes, node_size)
 
 
-def all_reduces_inside_twice(ranks, group):
-    groups = ranks // group
-    yield from inside(ring_all_reduce(group), groups, group)
-    yield from across(ring_all_reduce(groups), groups, group)
-    yield from inside(ring_all_reduce(group), groups, group)
+def all_reduces_inside_twice(ranks, node_size):
+    nodes = ranks // node_size
+    yield from inside(ring_all_reduce(node_size), nodes, node_size)
+    yield from across(ring_all_reduce(nodes), nodes, node_size)
+    yield from inside(ring_all_reduce(node_size), nodes, node_size)
 
 
-def swapped(ranks, group):
-    groups = ranks // group
-    yield from inside(ring_reduce_scatter(groups), groups, group)
-    yield from across(ring_all_reduce(group), groups, group)
-    yield from inside(ring_all_gather(groups), groups, group)
+def swapped(ranks, node_size):
+    nodes = ranks // node_size
+    yield from inside(ring_reduce_scatter(nodes), nodes, node_size)
+    yield from across(ring_all_reduce(node_size), nodes, node_size)
+    yield from inside(ring_all_gather(nodes), nodes, node_size)
 
 
-def all_reduce_then_gather(ranks, group):
+def all_reduce_then_gather(ranks, node_size):
     """Right, and dear inside."""
-    groups = ranks // group
-    yield from inside(ring_all_reduce(group), groups, group)
-    yield from across(ring_all_reduce(groups), groups, group)
-    yield from inside(ring_all_gather(group), groups, group)
+    nodes = ranks // node_size
+    yield from inside(ring_all_reduce(node_size), nodes, node_size)
+    yield from across(ring_all_reduce(nodes), nodes, node_size)
+    yield from inside(ring_all_gather(node_size), nodes, node_size)
 
 
-def flat(ranks, group):
+def flat(ranks, node_size):
     """Right, and dear across."""
     yield from ring_all_reduce(ranks)
 
 
-def nothing(ranks, group):
+def nothing(ranks, node_size):
     yield from ()
 
 
-def only_across(ranks, group):
-    yield from across(ring_all_reduce(ranks // group), ranks // group, group)
+def only_across(ranks, node_size):
+    yield from across(ring_all_reduce(ranks // node_size), ranks // node_size, node_size)
 
 
-def one_step_a_piece(ranks, group):
-    groups = ranks // group
-    yield inside(ring_reduce_scatter(group), groups, group)
-    yield across(ring_all_reduce(groups), groups, group)
-    yield inside(ring_all_gather(group), groups, group)
+def one_step_a_piece(ranks, node_size):
+    nodes = ranks // node_size
+    yield inside(ring_reduce_scatter(node_size), nodes, node_size)
+    yield across(ring_all_reduce(nodes), nodes, node_size)
+    yield inside(ring_all_gather(node_size), nodes, node_size)
 
 
-def scatters_across(ranks, group):
-    groups = ranks // group
-    yield from inside(ring_reduce_scatter(group), groups, group)
-    yield from across(ring_reduce_scatter(groups), groups, group)
-    yield from inside(ring_all_gather(group), groups, group)
+def scatters_across(ranks, node_size):
+    nodes = ranks // node_size
+    yield from inside(ring_reduce_scatter(node_size), nodes, node_size)
+    yield from across(ring_reduce_scatter(nodes), nodes, node_size)
+    yield from inside(ring_all_gather(node_size), nodes, node_size)
 
 
 # Each wrong schedule, and a part of the hint that is its own.
@@ -91,7 +91,7 @@ WRONG = {
     nothing_across: "something has to run across",
     no_gather: "one piece is still to run inside",
     all_reduces_inside_twice: "counted twice",
-    swapped: "which number is the groups",
+    swapped: "which number is the nodes",
     all_reduce_then_gather: "inside its node: more than is needed",
     flat: "Only a share has to leave",
     nothing: "no steps",
@@ -101,13 +101,13 @@ WRONG = {
 }
 
 
-def busiest_across(events, group):
+def busiest_across(events, node_size):
     sent = {}
     for source, destination, size in events:
-        if source // group != destination // group:
+        if source // node_size != destination // node_size:
             sent[source] = sent.get(source, 0) + size
     return max(sent.values(), default=0)
 
 
-def island(payload_bytes):
+def smallest_node(payload_bytes):
     return {256 * MiB: 8, 64 * MiB: 16, MiB: 32}[payload_bytes]

@@ -38,11 +38,11 @@ def without(transfer):
     return lambda step: Transfer(*(np.delete(column, transfer) for column in step))
 
 
-@pytest.mark.parametrize("collective, algorithm", EVERY)
-def test_every_algorithm_passes(collective, algorithm):
-    for ranks in range(1, 18):
-        report = check(make(collective, algorithm, ranks))
-        assert report.ok and report.faults == (), str(report)
+def test_every_algorithm_passes():
+    for name in EVERY:
+        for ranks in range(1, 18):
+            report = check(make(*name, ranks))
+            assert report.ok and report.faults == (), str(report)
 
 
 @pytest.mark.parametrize("collective, algorithm", EVERY)
@@ -61,12 +61,11 @@ def test_every_doubled_reduce_is_caught(algorithm):
             assert not check(broken(schedule, number, lambda step: [step, step])).ok
 
 
-@pytest.mark.parametrize("number", range(10))
-def test_a_ring_with_a_missing_step_is_caught(number):
+def test_a_ring_with_a_missing_step_is_caught():
     ring = make("all_reduce", "ring", 6)
-    assert not check(
-        dataclasses.replace(ring, steps=ring.steps[:number] + ring.steps[number + 1 :])
-    ).ok
+    for number in range(len(ring.steps)):
+        short = dataclasses.replace(ring, steps=ring.steps[:number] + ring.steps[number + 1 :])
+        assert not check(short).ok, number
 
 
 @settings(max_examples=50, deadline=None)
@@ -165,18 +164,34 @@ def test_a_broadcast_from_the_wrong_root_is_caught():
     assert not check(dataclasses.replace(make("broadcast", "tree", 5), root=1)).ok
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 8, 17])
-def test_bytes_of_a_ring_are_those_of_ledger_l06(ranks):
-    payload = 1000 * ranks
-    wanted = np.full(ranks, 2 * (ranks - 1) * 1000)  # 2(K-1)/K S, sent and received
-    np.testing.assert_array_equal(
-        count_bytes_sent(make("all_reduce", "ring", ranks), payload), wanted
-    )
-    np.testing.assert_array_equal(
-        count_bytes_received(make("all_reduce", "ring", ranks), payload), wanted
-    )
+def test_bytes_of_a_ring_are_those_of_ledger_l06():
+    for ranks in (2, 3, 8, 17):
+        wanted = [2 * (ranks - 1) * 1000] * ranks  # 2(K-1)/K S, sent and received
+        ring = make("all_reduce", "ring", ranks)
+        for count_bytes in (count_bytes_sent, count_bytes_received):
+            assert count_bytes(ring, 1000 * ranks).tolist() == wanted
 
 
+def test_bytes_by_tier_are_those_of_the_places():
+    """A hierarchical all-reduce of 40 bytes in nodes of two: each rank sends 20 to its neighbor
+    twice, and 10 twice to the other pair.
+    """
+    nodes = Network.of_nodes(4, inside_Bps=1, across_Bps=1, inside_latency_s=0, across_latency_s=0)
+    schedule = make("all_reduce", "hierarchical", 4, node_size=2)
+    for members, inside, across in (
+        ([4, 5, 6, 7], 60, 0),
+        ([0, 2, 4, 6], 40, 20),
+        ([0, 4, 1, 5], 20, 40),
+        ([0, 4, 8, 12], 0, 60),
+    ):
+        sent = count_bytes_by_tier(schedule, nodes.placed(members), 40)
+        assert sent["inside"].tolist() == [inside] * 4, members
+        assert sent["across"].tolist() == [across] * 4, members
+    with pytest.raises(ValueError, match="^network must have a member for each of the 4 ranks"):
+        count_bytes_by_tier(schedule, nodes.placed([0, 1]), 40)
+
+
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 12), st.integers(0, 500))
 def test_bytes_are_exact_and_nothing_is_lost(ranks, payload):
     for algorithm in ALGORITHMS["all_reduce"]:
@@ -211,17 +226,11 @@ def test_a_ring_formula_without_its_two_is_caught(monkeypatch):
     assert not formula_agrees_with_schedule()
 
 
-@pytest.mark.parametrize("value", [-1, 2.5, float("nan"), float("inf"), "8", True, None])
-def test_a_bad_payload_is_named(value):
+def test_a_bad_payload_is_named():
     for count_bytes in (count_bytes_sent, count_bytes_received):
-        with pytest.raises((ValueError, TypeError), match="^payload_bytes "):
-            count_bytes(make("all_reduce", "ring", 4), value)
-
-
-@pytest.mark.parametrize("value", [2**53 + 1, 2**62, 2**63])
-def test_a_payload_beyond_the_largest_count_is_named(value):
-    with pytest.raises(ValueError, match="^payload_bytes must be at most"):
-        count_bytes_sent(make("all_reduce", "naive", 4), value)
+        for value in (-1, 2.5, float("nan"), float("inf"), "8", True, None, 2**53 + 1, 2**63):
+            with pytest.raises((ValueError, TypeError), match="^payload_bytes "):
+                count_bytes(make("all_reduce", "naive", 4), value)
 
 
 def test_bytes_that_would_not_fit_in_64_bits_are_refused():
@@ -235,21 +244,21 @@ def test_bytes_that_would_not_fit_in_64_bits_are_refused():
             count_bytes(make("all_reduce", "naive", 4000), 2**53)
 
 
-@pytest.mark.parametrize("bad", [None, 5, "ring", Schedule])
-def test_what_is_no_schedule_or_network_is_named(bad):
+def test_what_is_no_schedule_or_network_is_named():
     ring = make("all_reduce", "ring", 4)
-    for call in (
-        check,
-        lambda bad: count_bytes_sent(bad, 8),
-        lambda bad: count_bytes_received(bad, 8),
-        lambda bad: execute(bad, []),
-        lambda bad: count_bytes_by_tier(bad, Network.flat(1, 0), 8),
-        lambda bad: list(contributions(bad)),
-    ):
-        with pytest.raises(TypeError, match="^schedule must be a Schedule, such as make"):
-            call(bad)
-    with pytest.raises(TypeError, match="^network must be a Network"):
-        count_bytes_by_tier(ring, bad, 8)
+    for bad in (None, 5, "ring", Schedule):
+        for call in (
+            check,
+            lambda bad: count_bytes_sent(bad, 8),
+            lambda bad: count_bytes_received(bad, 8),
+            lambda bad: execute(bad, []),
+            lambda bad: count_bytes_by_tier(bad, Network.flat(1, 0), 8),
+            lambda bad: list(contributions(bad)),
+        ):
+            with pytest.raises(TypeError, match="^schedule must be a Schedule, such as make"):
+                call(bad)
+        with pytest.raises(TypeError, match="^network must be a Network"):
+            count_bytes_by_tier(ring, bad, 8)
 
 
 def test_a_schedule_too_large_to_follow_is_refused():

@@ -10,14 +10,17 @@ from dtlib.formulas.collectives import (
     bus_bandwidth_Bps,
     bytes_sent,
     cost,
-    default_group,
+    default_node_size,
     messages,
 )
+from dtlib.formulas.regimes import balance_bytes
+from dtlib.network import Network, Tier
 from dtlib.simulators import checker
 from dtlib.simulators.collectives import ALGORITHMS, make
 
 EVERY = [(collective, algorithm) for collective in FORMULAS for algorithm in FORMULAS[collective]]
 BANDWIDTH_BPS, LATENCY_S = 50e9, 5e-6
+FLAT = Network.flat(BANDWIDTH_BPS, LATENCY_S)
 
 
 def test_every_schedule_has_a_formula():
@@ -42,25 +45,25 @@ def test_ledger_l29_and_a_bandwidth_read_as_two_way(ledger):
     wanted_s = pytest.approx(float(ledger["L29"]["value"]), rel=1e-5)
 
     def seconds(bandwidth_Bps):
-        return cost("all_reduce", "ring", 6.328125e9, 128, bandwidth_Bps, 0.0).total_s
+        network = Network.flat(bandwidth_Bps, 0.0)
+        return cost("all_reduce", "ring", 6.328125e9, 128, network).total_s
 
     assert seconds(50e9) == wanted_s
     assert seconds(100e9) != wanted_s
 
 
-@pytest.mark.parametrize(
-    "collective, bus_gBps",
-    [  # nccl-tests doc/PERFORMANCE.md: S = 1 GB, t = 10 ms, n = 8
-        ("all_reduce", 175),
-        ("reduce_scatter", 87.5),
-        ("all_gather", 87.5),
-        ("all_to_all", 87.5),
-        ("broadcast", 100),
-    ],
-)
-def test_bus_bandwidth_of_nccl_tests(collective, bus_gBps):
+def test_bus_bandwidth_of_nccl_tests():
+    """doc/PERFORMANCE.md: S = 1 GB, t = 10 ms, n = 8."""
     assert algorithm_bandwidth_Bps(1e9, 0.010) == pytest.approx(100e9)
-    assert bus_bandwidth_Bps(collective, 1e9, 0.010, 8) == pytest.approx(bus_gBps * 1e9)
+    for collective, bus_GBps in {
+        "all_reduce": 175,
+        "reduce_scatter": 87.5,
+        "all_gather": 87.5,
+        "all_to_all": 87.5,
+        "broadcast": 100,
+    }.items():
+        bus_Bps = bus_bandwidth_Bps(collective, 1e9, 0.010, 8)
+        assert bus_Bps == pytest.approx(bus_GBps * 1e9), collective
 
 
 def test_bus_bandwidth_of_a_measured_all_reduce():
@@ -74,112 +77,94 @@ def test_bus_bandwidth_of_a_measured_all_reduce():
 
 
 def test_a_bandwidth_optimal_all_reduce_has_the_bus_bandwidth_of_the_port():
+    no_latency = Network.flat(BANDWIDTH_BPS, 0.0)
     for algorithm in ("ring", "halving_doubling"):
         for ranks in (2, 8, 64):
-            seconds = cost("all_reduce", algorithm, 1e9, ranks, BANDWIDTH_BPS, 0.0).total_s
+            seconds = cost("all_reduce", algorithm, 1e9, ranks, no_latency).total_s
             assert bus_bandwidth_Bps("all_reduce", 1e9, seconds, ranks) == pytest.approx(
                 BANDWIDTH_BPS
             )
 
 
-@pytest.mark.parametrize("collective, algorithm", EVERY)
-def test_the_busiest_rank_of_the_schedule_sends_as_much(collective, algorithm):
-    for ranks in [*range(1, 18), 33]:
-        schedule = make(collective, algorithm, ranks)
-        payload = schedule.chunks * ranks * 8
-        assert bytes_sent(collective, algorithm, payload, ranks) == pytest.approx(
-            checker.count_bytes_sent(schedule, payload).max(), rel=1e-12
-        )
+def test_the_busiest_rank_of_the_schedule_sends_as_much():
+    for collective, algorithm in EVERY:
+        for ranks in (*range(1, 14), 16, 17, 33):
+            schedule = make(collective, algorithm, ranks)
+            payload = schedule.chunks * ranks * 8
+            assert bytes_sent(collective, algorithm, payload, ranks) == pytest.approx(
+                checker.count_bytes_sent(schedule, payload).max(), rel=1e-12
+            ), schedule
 
 
-@pytest.mark.parametrize("collective, algorithm", EVERY)
-def test_one_rank_costs_nothing(collective, algorithm):
-    alone = cost(collective, algorithm, 1e9, 1, BANDWIDTH_BPS, LATENCY_S)
-    assert (alone.latency_s, alone.transfer_s, bytes_sent(collective, algorithm, 1e9, 1)) == (
-        0,
-        0,
-        0,
-    )
+def test_one_rank_costs_nothing():
+    for name in EVERY:
+        alone = cost(*name, 1e9, 1, FLAT)
+        assert (alone.latency_s, alone.transfer_s, bytes_sent(*name, 1e9, 1)) == (0, 0, 0), name
 
 
-@pytest.mark.parametrize("collective, algorithm", EVERY)
-def test_arrays_and_numbers_agree(collective, algorithm):
+def test_arrays_and_numbers_agree():
     ranks, payloads = np.arange(1, 40), np.logspace(0, 10, 39)
-    curve = cost(collective, algorithm, payloads, ranks, BANDWIDTH_BPS, LATENCY_S)
-    each = [
-        cost(collective, algorithm, float(s), int(n), BANDWIDTH_BPS, LATENCY_S)
-        for s, n in zip(payloads, ranks, strict=True)
-    ]
-    assert isinstance(each[0].latency_s, float) and isinstance(each[0].transfer_s, float)
-    np.testing.assert_allclose(curve.latency_s, [one.latency_s for one in each], rtol=1e-12)
-    np.testing.assert_allclose(curve.transfer_s, [one.transfer_s for one in each], rtol=1e-12)
-    np.testing.assert_allclose(
-        bytes_sent(collective, algorithm, payloads, ranks),
-        [
-            bytes_sent(collective, algorithm, float(s), int(n))
-            for s, n in zip(payloads, ranks, strict=True)
-        ],
-    )
+    sizes = [(float(s), int(n)) for s, n in zip(payloads, ranks, strict=True)]
+    for name in EVERY:
+        curve, sent = cost(*name, payloads, ranks, FLAT), bytes_sent(*name, payloads, ranks)
+        each = [cost(*name, *size, FLAT) for size in sizes]
+        assert isinstance(each[0].latency_s, float) and isinstance(each[0].transfer_s, float)
+        for part in ("latency_s", "transfer_s"):
+            one_by_one = [getattr(one, part) for one in each]
+            np.testing.assert_allclose(
+                getattr(curve, part), one_by_one, rtol=1e-12, err_msg=f"{name} {part}"
+            )
+        np.testing.assert_allclose(sent, [bytes_sent(*name, *size) for size in sizes], rtol=1e-12)
 
 
 def test_a_naive_tree_is_2_log2_n_and_a_double_tree_is_not():
     """careful.md 12, at n = 1024."""
+    slow = Network.flat(1e9, 0.0)
     assert messages("all_reduce", "tree", 1024) == 20
     assert messages("all_reduce", "ring", 1024) == 2046
-    assert cost("all_reduce", "tree", 1e9, 1024, 1e9, 0.0).total_s == pytest.approx(20)
-    assert cost("all_reduce", "ring", 1e9, 1024, 1e9, 0.0).total_s == pytest.approx(2 * 1023 / 1024)
-    assert cost("all_reduce", "double_tree", 1e12, 1024, 1e9, 1e-6).total_s == pytest.approx(
-        2000, rel=0.001
-    )
+    assert cost("all_reduce", "tree", 1e9, 1024, slow).total_s == pytest.approx(20)
+    assert cost("all_reduce", "ring", 1e9, 1024, slow).total_s == pytest.approx(2 * 1023 / 1024)
+    assert cost(
+        "all_reduce", "double_tree", 1e12, 1024, Network.flat(1e9, 1e-6)
+    ).total_s == pytest.approx(2000, rel=0.001)
     assert (
         messages("all_reduce", "double_tree", 1024, pieces=1) == 38
     )  # below 2 per level and direction
 
 
-@pytest.mark.parametrize(
-    "collective, algorithm", [("all_reduce", "double_tree"), ("broadcast", "chain")]
-)
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8, 13, 64])
-@pytest.mark.parametrize("payload_bytes", [0.0, 1.0, 1e5, 1e7, 3e8])
-def test_best_pieces_by_brute_force(collective, algorithm, ranks, payload_bytes):
+def test_best_pieces_by_brute_force():
     candidates = np.arange(1, 2000)
-    times = cost(
-        collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S, candidates
-    ).total_s
-    best = best_pieces(collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S)
-    assert cost(
-        collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S, best
-    ).total_s == pytest.approx(times.min(), rel=1e-12)
-    assert cost(
-        collective, algorithm, payload_bytes, ranks, BANDWIDTH_BPS, LATENCY_S
-    ).total_s == pytest.approx(times.min(), rel=1e-12)
+    for name in (("all_reduce", "double_tree"), ("broadcast", "chain")):
+        for ranks in (1, 2, 3, 4, 8, 13, 64):
+            for size in (0.0, 1.0, 1e5, 1e7, 3e8):
+                least_s = cost(*name, size, ranks, FLAT, candidates).total_s.min()
+                best = best_pieces(*name, size, ranks, FLAT)
+                for taken in (
+                    cost(*name, size, ranks, FLAT, best),
+                    cost(*name, size, ranks, FLAT),
+                ):
+                    case = f"{name}, {ranks} ranks, {size} B"
+                    assert taken.total_s == pytest.approx(least_s, rel=1e-12), case
 
 
 def test_without_latency_pieces_are_single_bytes():
-    assert best_pieces("all_reduce", "double_tree", 1000.0, 8, BANDWIDTH_BPS, 0.0) == 1000
+    no_latency = Network.flat(BANDWIDTH_BPS, 0.0)
+    assert best_pieces("all_reduce", "double_tree", 1000.0, 8, no_latency) == 1000
 
 
 GOOD = {
     "payload_bytes": 1e9,
     "ranks": 8,
-    "bandwidth_Bps": 50e9,
-    "latency_s": 5e-6,
+    "network": FLAT,
     "time_s": 0.01,
     "pieces": 4,
 }
 PUBLIC = [
-    (
-        cost,
-        ("all_reduce", "double_tree"),
-        ("payload_bytes", "ranks", "bandwidth_Bps", "latency_s", "pieces"),
-    ),
+    (cost, ("all_reduce", "double_tree"), ("payload_bytes", "ranks", "network", "pieces")),
     (messages, ("all_reduce", "double_tree"), ("ranks", "pieces")),
     (bytes_sent, ("all_reduce", "ring"), ("payload_bytes", "ranks")),
-    (
-        best_pieces,
-        ("all_reduce", "double_tree"),
-        ("payload_bytes", "ranks", "bandwidth_Bps", "latency_s"),
-    ),
+    (best_pieces, ("all_reduce", "double_tree"), ("payload_bytes", "ranks", "network")),
+    (balance_bytes, ("all_reduce", "ring"), ("ranks", "network")),
     (algorithm_bandwidth_Bps, (), ("payload_bytes", "time_s")),
     (bus_bandwidth_Bps, ("all_reduce",), ("payload_bytes", "time_s", "ranks")),
 ]
@@ -189,79 +174,90 @@ BAD = [0, -1, 2.5, float("nan"), float("inf"), "8", True, None]
 def is_fine(name, value):
     whole = name in ("ranks", "pieces")
     return (
-        (value == 0 and name in ("payload_bytes", "latency_s"))
-        or (value == 2.5 and not whole)
+        (value == 0 and name == "payload_bytes")
+        or (value == 2.5 and not whole and name != "network")
         or (value is None and name == "pieces")
     )
 
 
+def test_bad_input_is_named():
+    for function, names, parameters in PUBLIC:
+        good = {name: GOOD[name] for name in parameters}
+        assert function(*names, **good) is not None
+        for name in parameters:
+            for bad in BAD:
+                if not (is_fine(name, bad) and type(bad) is not bool):
+                    with pytest.raises((ValueError, TypeError), match=f"^{name} "):
+                        function(*names, **{**good, name: bad})
+
+
 @pytest.mark.parametrize(
-    "function, names, parameters", PUBLIC, ids=lambda value: getattr(value, "__name__", "")
+    "network",
+    [
+        Network.of_nodes(8, inside_Bps=2, across_Bps=1, inside_latency_s=0, across_latency_s=0),
+        Network((Tier("a node", 1.0, 0.0, node_size=8),)),  # who joins two of them?
+        Network((Tier("shared", 1.0, 0.0, ranks_per_card=8),)),
+    ],
 )
-def test_bad_input_is_named(function, names, parameters):
-    good = {name: GOOD[name] for name in parameters}
-    assert function(*names, **good) is not None
-    for name in parameters:
-        for bad in BAD:
-            if not (is_fine(name, bad) and type(bad) is not bool):
-                with pytest.raises((ValueError, TypeError), match=f"^{name} "):
-                    function(*names, **{**good, name: bad})
+def test_a_network_that_is_not_flat_is_named(network):
+    for call in (
+        lambda: cost("all_reduce", "ring", 1.0, 8, network),
+        lambda: best_pieces("all_reduce", "double_tree", 1.0, 8, network),
+        lambda: balance_bytes("all_reduce", "ring", 8, network),
+    ):
+        with pytest.raises(ValueError, match="^network must be flat: one tier that joins all"):
+            call()
 
 
 def test_wrong_names_are_named():
     with pytest.raises(ValueError, match="^collective must be one of 'all_reduce'"):
-        cost("allreduce", "ring", 1e9, 8, BANDWIDTH_BPS, LATENCY_S)
+        cost("allreduce", "ring", 1e9, 8, FLAT)
     with pytest.raises(ValueError, match="^algorithm must be one of 'ring'"):
-        cost("all_reduce", "rings", 1e9, 8, BANDWIDTH_BPS, LATENCY_S)
+        cost("all_reduce", "rings", 1e9, 8, FLAT)
     with pytest.raises(ValueError, match="^pieces must be left out"):
-        cost("all_reduce", "ring", 1e9, 8, BANDWIDTH_BPS, LATENCY_S, pieces=4)
+        cost("all_reduce", "ring", 1e9, 8, FLAT, pieces=4)
     with pytest.raises(ValueError, match="^algorithm must be pipelined"):
-        best_pieces("all_reduce", "ring", 1e9, 8, BANDWIDTH_BPS, LATENCY_S)
+        best_pieces("all_reduce", "ring", 1e9, 8, FLAT)
     with pytest.raises(ValueError, match="^collective must be one of"):
         bus_bandwidth_Bps("gather", 1e9, 0.01, 8)
 
 
-@pytest.mark.parametrize(
-    "payload_bytes, bandwidth_Bps", [(1e9, 50e9), (1e15, 50e9), (1e30, 50e9), (1e30, 1e-30)]
-)
-@pytest.mark.parametrize("latency_s", [0.0, 5e-324, 1e-30, 5e-6])
-@pytest.mark.parametrize(
-    "collective, algorithm, payloads", [("all_reduce", "double_tree", 2), ("broadcast", "chain", 1)]
-)
-def test_a_pipeline_of_a_huge_payload_reaches_its_limit(
-    collective, algorithm, payloads, payload_bytes, bandwidth_Bps, latency_s
-):
+def test_a_pipeline_of_a_huge_payload_reaches_its_limit():
     """With any number of pieces for free, a double tree moves 2 payloads and a chain 1; at 1 GB
     pieces have a price.
     """
-    spent = cost(collective, algorithm, payload_bytes, 64, bandwidth_Bps, latency_s)
-    assert spent.transfer_s == pytest.approx(
-        payloads * payload_bytes / bandwidth_Bps, rel=0.2 if payload_bytes == 1e9 else 1e-3
-    )
-    assert 0 <= spent.latency_s < spent.transfer_s
-    assert best_pieces(collective, algorithm, payload_bytes, 64, bandwidth_Bps, latency_s) <= 2**53
+    for name, payloads in ((("all_reduce", "double_tree"), 2), (("broadcast", "chain"), 1)):
+        for size, bandwidth_Bps in ((1e9, 50e9), (1e15, 50e9), (1e30, 50e9), (1e30, 1e-30)):
+            for latency_s in (0.0, 5e-324, 1e-30, 5e-6):
+                network = Network.flat(bandwidth_Bps, latency_s)
+                spent, case = cost(*name, size, 64, network), f"{name}, {size} B, {network}"
+                assert spent.transfer_s == pytest.approx(
+                    payloads * size / bandwidth_Bps, rel=0.2 if size == 1e9 else 1e-3
+                ), case
+                assert 0 <= spent.latency_s < spent.transfer_s, case
+                assert best_pieces(*name, size, 64, network) <= 2**53, case
 
 
-@pytest.mark.parametrize("pieces", [2**30, 2**53])
-def test_messages_of_many_pieces_do_not_wrap_around(pieces):
-    assert messages("all_reduce", "double_tree", 64, pieces) == 2 * (2 * pieces + 2 * 6 - 3)
-    assert messages("all_reduce", "double_tree", np.array([64]), np.array([pieces])).tolist() == [
-        2 * (2 * pieces + 9)
-    ]
-    assert messages("broadcast", "chain", 64, pieces) == pieces + 62
+def test_messages_of_many_pieces_do_not_wrap_around():
+    for pieces in (2**30, 2**53):
+        wanted = 2 * (2 * pieces + 2 * 6 - 3)
+        assert messages("all_reduce", "double_tree", 64, pieces) == wanted
+        ranks, many = np.array([64]), np.array([pieces])
+        assert messages("all_reduce", "double_tree", ranks, many).tolist() == [wanted]
+        assert messages("broadcast", "chain", 64, pieces) == pieces + 62
 
 
-@pytest.mark.parametrize("collective, algorithm", EVERY)
-def test_the_most_ranks_cost_a_positive_time(collective, algorithm):
-    ranks = 10**10 if algorithm == "hierarchical" else 2**53
-    for given in (ranks, np.array([ranks])):
-        spent = cost(collective, algorithm, 1e9, given, BANDWIDTH_BPS, LATENCY_S)
-        assert 0 < spent.latency_s < np.inf and 0 < spent.transfer_s < np.inf
+def test_the_most_ranks_cost_a_positive_time():
+    for name in EVERY:
+        ranks = 10**10 if name[1] == "hierarchical" else 2**53
+        for given in (ranks, np.array([ranks])):
+            spent = cost(*name, 1e9, given, FLAT)
+            assert 0 < spent.latency_s < np.inf and 0 < spent.transfer_s < np.inf, name
 
 
-def test_the_group_of_a_prime_number_of_ranks_is_found_at_once():
-    assert default_group(9_999_999_967) == 1 and default_group(10**10) == 10**5
-    assert default_group(np.array([[12, 17], [1, 48]])).tolist() == [[3, 1], [1, 6]]
+def test_the_node_size_of_a_prime_number_of_ranks_is_found_at_once():
+    assert default_node_size(9_999_999_967) == 1 and default_node_size(10**10) == 10**5
+    assert default_node_size(np.array([[12, 17], [1, 48]])).tolist() == [[3, 1], [1, 6]]
 
 
 @pytest.mark.parametrize(
@@ -278,9 +274,9 @@ def test_the_group_of_a_prime_number_of_ranks_is_found_at_once():
             lambda: messages("all_reduce", "hierarchical", 2**53),
             "^ranks must be at most 10000000000",
         ),
-        (lambda: default_group(0), "^ranks must be at least 1"),
+        (lambda: default_node_size(0), "^ranks must be at least 1"),
         (
-            lambda: cost("all_reduce", "ring", np.ones(3), np.array([1, 2]), 1, 0),
+            lambda: cost("all_reduce", "ring", np.ones(3), np.array([1, 2]), FLAT),
             "the shapes of payload_bytes .3,. and ranks .2,.",
         ),
     ],

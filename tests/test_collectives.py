@@ -32,20 +32,22 @@ def expected(collective, arrays, root=0):
     }[collective]()
 
 
-@pytest.mark.parametrize("ranks", range(1, 18))
 @pytest.mark.parametrize("collective, algorithm", EVERY)
-def test_right_for_every_size_up_to_40(collective, algorithm, ranks):
-    schedule = make(collective, algorithm, ranks)
-    random = np.random.default_rng(ranks)
-    for size in range(41):
-        arrays = list(random.integers(-999, 999, (ranks, size)))
-        for result, wanted in zip(
-            execute(schedule, arrays).results, expected(collective, arrays), strict=True
-        ):
-            np.testing.assert_array_equal(result, wanted)
+def test_right_for_every_size_up_to_40(collective, algorithm):
+    for ranks in (*range(1, 10), 12, 13, 16, 17):
+        schedule = make(collective, algorithm, ranks)
+        random = np.random.default_rng(ranks)
+        for size in {0, 1, ranks - 1, ranks, ranks + 1, 2 * ranks, *range(3, 41, 4), 40}:
+            arrays = list(random.integers(-999, 999, (ranks, size)))
+            for result, wanted in zip(
+                execute(schedule, arrays).results, expected(collective, arrays), strict=True
+            ):
+                np.testing.assert_array_equal(
+                    result, wanted, err_msg=f"{schedule}, {size} elements"
+                )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 17), st.integers(1, 9), st.integers(0, 16), st.integers(0, 40))
 def test_any_number_of_pieces_and_any_root(ranks, pieces, root, size):
     root %= ranks
@@ -63,35 +65,30 @@ def test_any_number_of_pieces_and_any_root(ranks, pieces, root, size):
             np.testing.assert_array_equal(result, wanted)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 5, 8, 13])
 @pytest.mark.parametrize("algorithm", ALL_REDUCES)
-def test_floats_are_bitwise_equal_on_all_ranks(algorithm, ranks):
-    random = np.random.default_rng(1)
-    arrays = [random.standard_normal(37) * 10.0 ** random.integers(-9, 9, 37) for _ in range(ranks)]
-    results = execute(make("all_reduce", algorithm, ranks), arrays).results
-    assert len({result.tobytes() for result in results}) == 1
-    np.testing.assert_allclose(results[0], np.sum(arrays, axis=0), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "dtype", ["int8", "uint16", "int64", "float16", "float32", "float64", "complex64"]
-)
-@pytest.mark.parametrize("algorithm", ALL_REDUCES)
-def test_dtype_and_shape_stay(algorithm, dtype):
-    arrays = [np.full((2, 3), rank + 1, dtype) for rank in range(5)]
-    for result in execute(make("all_reduce", algorithm, 5), arrays).results:
-        assert (result.shape, result.dtype) == ((2, 3), dtype)
-        np.testing.assert_array_equal(result, 15)
+def test_floats_are_bitwise_equal_on_all_ranks(algorithm):
+    for ranks in (2, 3, 5, 8, 13):
+        random = np.random.default_rng(1)
+        arrays = [
+            random.standard_normal(37) * 10.0 ** random.integers(-9, 9, 37) for _ in range(ranks)
+        ]
+        results = execute(make("all_reduce", algorithm, ranks), arrays).results
+        assert len({result.tobytes() for result in results}) == 1, ranks
+        np.testing.assert_allclose(results[0], np.sum(arrays, axis=0), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("algorithm", ALL_REDUCES)
-def test_inputs_stay_and_need_not_be_contiguous(algorithm):
+def test_dtype_and_shape_stay_and_inputs_need_not_be_contiguous(algorithm):
+    schedule = make("all_reduce", algorithm, 5)
+    for dtype in ("int8", "uint16", "int64", "float16", "float32", "float64", "complex64"):
+        for result in execute(schedule, [np.full((2, 3), n + 1, dtype) for n in range(5)]).results:
+            assert (result.shape, result.dtype) == ((2, 3), dtype)
+            np.testing.assert_array_equal(result, 15, err_msg=dtype)
     whole = np.arange(48).reshape(6, 8)
     arrays = [whole[::2, ::-2].T, whole[1::2, 1::2].T, whole[:3, :4].T]
     assert not any(array.flags.c_contiguous for array in arrays)
     before = whole.copy()
-    results = execute(make("all_reduce", algorithm, 3), arrays).results
-    for result in results:
+    for result in execute(make("all_reduce", algorithm, 3), arrays).results:
         np.testing.assert_array_equal(result, arrays[0] + arrays[1] + arrays[2])
         result += 1
     np.testing.assert_array_equal(whole, before)
@@ -117,7 +114,7 @@ def test_zero_dimensional_arrays_and_plain_numbers():
         (
             [np.zeros(3), np.zeros(3), np.zeros(4), np.zeros(3)],
             ValueError,
-            r"rank 2 has shape \(4,\) and dtype float64, but rank 0 has shape \(3,\) and dtype float64",
+            r"rank 2 has shape \(4,\) and dtype float64, but rank 0 has shape \(3,\)",
         ),
         (
             [np.zeros(3)] * 3 + [np.zeros(3, "f4")],
@@ -156,14 +153,14 @@ def test_the_event_log_of_an_all_gather_shows_what_is_not_held():
     assert holdings.sum(axis=(1, 2)).tolist() == [3, 6, 9]
 
 
-@pytest.mark.parametrize("ranks", range(2, 66))
-def test_the_two_trees(ranks):
-    tree, depth, child, parent = two_trees(ranks)
-    for half in (0, 1):
-        mine = tree == half
-        assert len(set(child[mine])) == ranks - 1  # every rank but the root has one parent
-        assert depth[mine].max() == int(np.ceil(np.log2(ranks)))
-    children = np.stack([np.bincount(parent[tree == half], minlength=ranks) for half in (0, 1)])
-    assert children.sum(axis=0).max() <= 2
-    leaf_somewhere = (children == 0).any(axis=0)
-    assert leaf_somewhere.all() or (ranks % 2 and np.flatnonzero(~leaf_somewhere).tolist() == [0])
+def test_the_two_trees():
+    for ranks in range(2, 66):
+        tree, depth, child, parent = two_trees(ranks)
+        for half in (0, 1):
+            mine = tree == half
+            assert len(set(child[mine])) == ranks - 1, ranks  # every rank but the root has a parent
+            assert depth[mine].max() == int(np.ceil(np.log2(ranks))), ranks
+        children = np.stack([np.bincount(parent[tree == half], minlength=ranks) for half in (0, 1)])
+        assert children.sum(axis=0).max() <= 2, ranks
+        branches_in_both = np.flatnonzero(~(children == 0).any(axis=0)).tolist()
+        assert branches_in_both == [] or (ranks % 2 and branches_in_both == [0]), ranks

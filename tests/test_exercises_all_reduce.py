@@ -1,9 +1,8 @@
-"""The exercises of the all-reduce chapter: right answers pass, and each mistake gets its own hint."""
+"""The exercises of the all-reduce chapter: right answers pass, each mistake gets its own hint."""
 
 from __future__ import annotations
 
 import re
-import time
 
 import numpy as np
 import pytest
@@ -22,13 +21,12 @@ def test_there_is_one_of_each_kind():
     assert {exercise.kind for exercise in MINE} == {"predict", "compute", "implement", "design"}
 
 
-@pytest.mark.parametrize("name", solutions.NUMBERS)
-def test_numbers(name):
-    exercise, right = getattr(all_reduce, name), solutions.NUMBERS[name]
-    assert exercise(right).passed
-    assert exercise(np.float64(right) if isinstance(right, float) else np.int64(right)).passed
-    assert not exercise(right * 1.1).passed
-    assert not exercise(right / 8).passed
+def test_numbers():
+    for name, right in solutions.NUMBERS.items():
+        exercise = getattr(all_reduce, name)
+        numpys = np.float64(right) if isinstance(right, float) else np.int64(right)
+        assert exercise(right).passed and exercise(numpys).passed, name
+        assert not exercise(right * 1.1).passed and not exercise(right / 8).passed, name
 
 
 def test_ledger_l28_bytes_of_the_worked_example():
@@ -54,48 +52,44 @@ def test_factor_hints():
     assert "binary" in all_reduce.check_balance(16 * 2**20).message
 
 
-@pytest.mark.parametrize("ring", [solutions.ring, solutions.ring_to_the_left])
-def test_a_ring_passes_in_either_direction(ring):
-    assert all_reduce.check_ring(ring).passed
+def test_a_ring_passes_in_either_direction_and_as_a_list():
+    for ring in (
+        solutions.ring,
+        solutions.ring_to_the_left,
+        lambda ranks: list(solutions.ring(ranks)),
+    ):
+        assert all_reduce.check_ring(ring).passed
 
 
-def test_a_ring_may_return_a_list():
-    assert all_reduce.check_ring(lambda ranks: list(solutions.ring(ranks))).passed
+def own_hint(message):
+    return message.split("]. ")[-1]
 
 
-@pytest.mark.parametrize("wrong", solutions.WRONG_RINGS, ids=lambda wrong: wrong.__name__)
-def test_each_wrong_ring_gets_its_own_hint(wrong):
-    verdict = all_reduce.check_ring(wrong)
-    assert verdict.status == "hint"
-    assert solutions.WRONG_RINGS[wrong] in verdict.message
-    own = verdict.message.split("]. ")[-1]
-    assert not re.search(r"%|ranks?\s*-\s*step|\(rank", own), "a hint is not the code"
-
-
-def test_the_hints_of_wrong_rings_differ():
-    hints = [
-        all_reduce.check_ring(wrong).message.split("]. ")[-1] for wrong in solutions.WRONG_RINGS
-    ]
+def test_each_wrong_ring_gets_its_own_hint_in_short_sentences():
+    hints = []
+    for wrong, says in solutions.WRONG_RINGS.items():
+        verdict = all_reduce.check_ring(wrong)
+        assert verdict.status == "hint" and says in verdict.message, wrong.__name__
+        hints.append(own_hint(verdict.message))
+        code = re.search(r"%|ranks?\s*-\s*step|\(rank", hints[-1])
+        assert not code, f"{wrong.__name__}: a hint is not the code"
+        is_a_sentence(verdict.message)
     assert len(set(hints)) == len(hints)
+    for wrong in (lambda ranks: 5, lambda ranks: solutions.ring):
+        is_a_sentence(all_reduce.check_ring(wrong).message)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [*solutions.WRONG_RINGS, lambda ranks: 5, lambda ranks: solutions.ring],
-    ids=lambda wrong: wrong.__name__,
-)
-def test_a_hint_is_short_and_made_of_sentences(wrong):
-    message = all_reduce.check_ring(wrong).message
-    assert "array(" not in message and len(message) < 300
-    assert re.search(r"(: |\. )[A-Z]", message) and not message.endswith("?.")
+def is_a_sentence(message):
+    assert "array(" not in message and len(message) < 300, message
+    assert re.search(r"(: |\. )[A-Z]", message) and not message.endswith("?."), message
 
 
 def test_a_right_but_dear_schedule_is_told_its_bytes():
-    """Everything in turn around the ring: the sums are right, and each rank but the last sends 2 S."""
+    """Everything in turn around the ring: the sums are right; each rank but the last sends 2 S."""
     assert "the busiest one sends 2 S" in all_reduce.check_ring(solutions.everything_around).message
 
 
-@pytest.mark.parametrize("more", [1, 2, 5, 6])
+@pytest.mark.parametrize("more", [1, 6])
 def test_a_ring_with_empty_steps_takes_too_many(more):
     needed = 2 * (4 - 1)
     for ring in (
@@ -106,14 +100,12 @@ def test_a_ring_with_empty_steps_takes_too_many(more):
 
 
 @pytest.mark.parametrize("step", [[], Transfer(0, 1, 0), [Transfer(0, 1, 0, True)]])
-def test_a_ring_without_end_is_told_so_soon(step):
+def test_a_ring_without_end_is_told_so(step):
     def ring(ranks):
         while True:
             yield step
 
-    start = time.monotonic()
     assert "Does every loop come to its end?" in all_reduce.check_ring(ring).message
-    assert time.monotonic() - start < 3
 
 
 def test_stubs_are_not_attempted():
@@ -150,10 +142,10 @@ def test_choosing():
     assert "one of the names" in all_reduce.check_choice(lambda payload_bytes: "NCCL").message
 
 
-@pytest.mark.parametrize("name", ALGORITHMS["all_reduce"])
-def test_no_single_algorithm_meets_every_limit(name):
-    verdict = all_reduce.check_choice(lambda payload_bytes: name)
-    assert verdict.status == "hint" and "are allowed" in verdict.message
+def test_no_single_algorithm_meets_every_limit():
+    for name in ALGORITHMS["all_reduce"]:
+        verdict = all_reduce.check_choice(lambda payload_bytes, name=name: name)
+        assert verdict.status == "hint" and "are allowed" in verdict.message, name
 
 
 def test_why_a_choice_misses():

@@ -133,7 +133,7 @@ def test_every_choice_of_the_panel_is_shown_and_runs():
 
 def test_a_schedule_of_ones_own_on_two_tiers():
     panel = widget(
-        hierarchy_lab(lambda ranks: make("all_reduce", "hierarchical", ranks, group=2).steps)
+        hierarchy_lab(lambda ranks: make("all_reduce", "hierarchical", ranks, node_size=2).steps)
     )
     panel.payload.value = 64 * KiB
     own = finished(panel).lines[0]

@@ -12,6 +12,7 @@ from dtlib.simulators import schedule as schedule_module
 from dtlib.simulators.collectives import ALGORITHMS, make
 from dtlib.simulators.schedule import CONTRACTS, Schedule, Transfer, chunk_bounds
 
+EVERY = [(c, a) for c in ALGORITHMS for a in ALGORITHMS[c]]
 BAD_COUNTS = [-1, 2.5, float("nan"), float("inf"), "8", True, None, [1]]
 
 
@@ -71,11 +72,11 @@ def test_two_reduces_into_one_place_are_no_clash():
     assert len(mine([Transfer(0, 3, 3, reduce=True), Transfer(1, 3, 3, reduce=True)]).steps) == 1
 
 
-@pytest.mark.parametrize("field", ["source", "destination", "chunk"])
-@pytest.mark.parametrize("value", [0.5, float("nan"), float("inf"), "0", True, None])
-def test_a_field_that_is_no_whole_number_is_named(field, value):
-    with pytest.raises(TypeError, match=f"step 0, transfer 0: {field} must be a whole number"):
-        mine([Transfer(0, 1, 0)._replace(**{field: value})])
+def test_a_field_that_is_no_whole_number_is_named():
+    for field in ("source", "destination", "chunk"):
+        for value in (0.5, float("nan"), float("inf"), "0", True, None):
+            with pytest.raises(TypeError, match=f"step 0, transfer 0: {field} must be a whole"):
+                mine([Transfer(0, 1, 0)._replace(**{field: value})])
 
 
 @pytest.mark.parametrize(
@@ -104,23 +105,19 @@ def test_fields_of_different_lengths():
         mine(Transfer(np.arange(3), np.arange(2), 0))
 
 
-@pytest.mark.parametrize("value", [0, *BAD_COUNTS])
-@pytest.mark.parametrize("name", ["ranks", "chunks"])
-def test_bad_counts_are_named(name, value):
-    with pytest.raises((ValueError, TypeError), match=f"^{name} "):
-        mine(**{name: value})
-
-
-@pytest.mark.parametrize("value", [0, *BAD_COUNTS])
-def test_make_names_bad_counts(value):
-    with pytest.raises((ValueError, TypeError), match="^ranks "):
-        make("all_reduce", "ring", value)
-    if value is not None:  # the default
-        with pytest.raises((ValueError, TypeError), match="^pieces "):
-            make("broadcast", "chain", 4, pieces=value)
-    if value != 0:
-        with pytest.raises((ValueError, TypeError), match="^root "):
-            make("broadcast", "tree", 4, root=value)
+def test_bad_counts_are_named():
+    for value in (0, *BAD_COUNTS):
+        for name in ("ranks", "chunks"):
+            with pytest.raises((ValueError, TypeError), match=f"^{name} "):
+                mine(**{name: value})
+        with pytest.raises((ValueError, TypeError), match="^ranks "):
+            make("all_reduce", "ring", value)
+        if value is not None:  # the default
+            with pytest.raises((ValueError, TypeError), match="^pieces "):
+                make("broadcast", "chain", 4, pieces=value)
+        if value != 0:
+            with pytest.raises((ValueError, TypeError), match="^root "):
+                make("broadcast", "tree", 4, root=value)
 
 
 @pytest.mark.parametrize(
@@ -138,15 +135,13 @@ def test_make_refuses(arguments, options, says):
         make(*arguments, **options)
 
 
-@pytest.mark.parametrize(
-    "collective, chunks", [("reduce_scatter", 4), ("all_gather", 4), ("all_to_all", 16)]
-)
-def test_chunks_that_a_collective_needs(collective, chunks):
-    assert mine(collective=collective, chunks=chunks).chunks == chunks
-    with pytest.raises(
-        ValueError, match=f"chunks must be {chunks} for {collective} on 4 ranks, got 5"
-    ):
-        mine(collective=collective, chunks=5)
+def test_chunks_that_a_collective_needs():
+    for collective, chunks in (("reduce_scatter", 4), ("all_gather", 4), ("all_to_all", 16)):
+        assert mine(collective=collective, chunks=chunks).chunks == chunks
+        with pytest.raises(
+            ValueError, match=f"chunks must be {chunks} for {collective} on 4 ranks, got 5"
+        ):
+            mine(collective=collective, chunks=5)
 
 
 def test_bad_sizes_are_named():
@@ -155,10 +150,9 @@ def test_bad_sizes_are_named():
             chunk_bounds(value, 4)
 
 
-@pytest.mark.parametrize("collective", ALGORITHMS)
-def test_one_rank_does_nothing(collective):
-    for algorithm in ALGORITHMS[collective]:
-        assert make(collective, algorithm, 1).steps == ()
+def test_one_rank_does_nothing():
+    for name in EVERY:
+        assert make(*name, 1).steps == (), name
 
 
 def test_a_ring_of_1024_ranks():
@@ -169,17 +163,15 @@ def test_a_ring_of_1024_ranks():
     assert [bool(step.reduce[0]) for step in ring.steps] == [True] * 1023 + [False] * 1023
 
 
-@pytest.mark.parametrize(
-    "collective, algorithm", [(c, a) for c in ALGORITHMS for a in ALGORITHMS[c]]
-)
-def test_each_chunk_moves_as_often_as_its_collective_asks(collective, algorithm):
+def test_each_chunk_moves_as_often_as_its_collective_asks():
     """What ``make`` refuses by count, before any work, is what it would have made."""
-    for ranks in (*range(1, 14), 16):
-        schedule = make(collective, algorithm, ranks)
-        chunks = (
-            ranks * (ranks - 1) if collective == "all_to_all" else schedule.chunks
-        )  # one's own blocks stay
-        assert schedule.transfers == chunks * CONTRACTS[collective].transfers(ranks)
+    for collective, algorithm in EVERY:
+        for ranks in (*range(1, 14), 16):
+            schedule = make(collective, algorithm, ranks)
+            chunks = schedule.chunks
+            if collective == "all_to_all":
+                chunks = ranks * (ranks - 1)  # one's own blocks stay
+            assert schedule.transfers == chunks * CONTRACTS[collective].transfers(ranks), schedule
 
 
 @pytest.mark.parametrize(
@@ -217,10 +209,10 @@ def test_a_schedule_too_large_to_make_is_refused_before_any_work(
         make(*arguments, **options)
 
 
-@pytest.mark.parametrize("name", ["ranks", "chunks"])
-def test_a_schedule_has_bounds(name):
-    with pytest.raises(ValueError, match=f"^{name} must be at most 50000000"):
-        mine(**{name: 10**9})
+def test_a_schedule_has_bounds():
+    for name in ("ranks", "chunks"):
+        with pytest.raises(ValueError, match=f"^{name} must be at most 50000000"):
+            mine(**{name: 10**9})
     with pytest.raises(ValueError, match="^size must be at most"):
         chunk_bounds(2**63, 4)
 

@@ -7,6 +7,8 @@ follow one another on the longest path, and how many payloads' worth of bytes. `
 for each algorithm of ``dtlib.simulators.collectives``, whose clock arrives at the same times by
 walking through the steps.
 
+The network is flat: one tier, the same between all ranks. Two tiers are in ``hierarchy``.
+
 The payload S is one rank's full buffer, as nccl-tests counts it: the gathered result of an
 all_gather, the input of a reduce_scatter, everything one rank has to send (and keep) in an
 all_to_all. Chunks are S / n exactly; a real payload that does not divide has chunks up to a byte
@@ -25,7 +27,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtlib.arguments import LARGEST_COUNT, broadcasting, choice, real_number, shown, whole_number
+from dtlib.arguments import (
+    LARGEST_COUNT,
+    broadcasting,
+    choice,
+    instance,
+    real_number,
+    shown,
+    whole_number,
+)
+from dtlib.network import Network, Tier
 
 __all__ = [
     "BUS_FACTORS",
@@ -37,7 +48,7 @@ __all__ = [
     "bus_bandwidth_Bps",
     "bytes_sent",
     "cost",
-    "default_group",
+    "default_node_size",
     "messages",
 ]
 
@@ -85,29 +96,29 @@ def folded(n: Numbers) -> Numbers:
     return np.not_equal(n, power(n)) * 1
 
 
-def default_group(n: Numbers) -> Numbers:
-    """The group of a hierarchical all-reduce that is given none: the largest divisor of n up to its
-    square root.
+def default_node_size(n: Numbers) -> Numbers:
+    """The node size w of a hierarchical all-reduce that is given none: the largest divisor of n up
+    to its square root.
 
-    On a flat network this takes the fewest messages, 2 (group - 1) + 2 (n / group - 1). For up to
-    10**10 ranks.
+    On a flat network this takes the fewest messages, 2 (w - 1) + 2 (n / w - 1). For up to 10**10
+    ranks.
 
-    >>> default_group(48), default_group(17)
+    >>> default_node_size(48), default_node_size(17)
     (6, 1)
     """
     n = whole_number("ranks", n, at_most=10**10, array=True)
 
     def largest(n: int) -> int:
-        groups = np.arange(1, math.isqrt(n) + 1)
-        return int(groups[n % groups == 0][-1])
+        sizes = np.arange(1, math.isqrt(n) + 1)
+        return int(sizes[n % sizes == 0][-1])
 
     return np.vectorize(largest, otypes=[np.int64])(n) if np.ndim(n) else largest(n)
 
 
 def hierarchical_messages(n: Numbers) -> Numbers:
-    """Around the group and around the groups, twice each."""
-    group = default_group(n)
-    return 2 * (group - 1) + 2 * (n // group - 1)
+    """Around the ranks of a node and around the nodes, twice each."""
+    node_size = default_node_size(n)
+    return 2 * (node_size - 1) + 2 * (n // node_size - 1)
 
 
 def double_tree_messages(n: Numbers, m: Numbers) -> Numbers:
@@ -191,29 +202,25 @@ def cost(
     algorithm: str,
     payload_bytes: Numbers,
     ranks: Numbers,
-    bandwidth_Bps: float,
-    latency_s: float,
+    network: Network,
     pieces: Numbers | None = None,
 ) -> Cost:
     """Time of ``algorithm``: messages x alpha + payloads x S / B, the two parts apart.
 
-    ``bandwidth_Bps`` is that of one direction of a port. A pipeline is cut into ``pieces``, or the
-    best number.
+    alpha and B are those of ``network``, which must be flat. A pipeline is cut into ``pieces``, or
+    the best number.
 
-    >>> ring = cost("all_reduce", "ring", 1e9, 8, bandwidth_Bps=50e9, latency_s=5e-6)
+    >>> flat = Network.flat(bandwidth_Bps=50e9, latency_s=5e-6)
+    >>> ring = cost("all_reduce", "ring", 1e9, 8, flat)
     >>> round(ring.latency_s, 9), round(ring.transfer_s, 9)
     (7e-05, 0.035)
     """
-    formula = _formula(collective, algorithm)
-    bandwidth_Bps, latency_s = _network(bandwidth_Bps, latency_s)
+    formula, link = _formula(collective, algorithm), _link(network)
     payload_bytes = real_number("payload_bytes", payload_bytes, unit="B")
     if formula.best_m2 and pieces is None:
-        pieces = best_pieces(collective, algorithm, payload_bytes, ranks, bandwidth_Bps, latency_s)
-    size = _size(formula, ranks, pieces)
-    return Cost(
-        plain(formula.messages(*size) * latency_s),
-        plain(formula.payloads(*size) * payload_bytes / bandwidth_Bps),
-    )
+        ranks = whole_number("ranks", ranks, array=True)
+        pieces = _best_pieces(formula, payload_bytes, ranks, link)
+    return _cost(formula, payload_bytes, _size(formula, ranks, pieces), link)
 
 
 @broadcasting
@@ -243,45 +250,25 @@ def bytes_sent(collective: str, algorithm: str, payload_bytes: Numbers, ranks: N
 
 @broadcasting
 def best_pieces(
-    collective: str,
-    algorithm: str,
-    payload_bytes: Numbers,
-    ranks: Numbers,
-    bandwidth_Bps: float,
-    latency_s: float,
+    collective: str, algorithm: str, payload_bytes: Numbers, ranks: Numbers, network: Network
 ) -> Numbers:
-    """The number of pieces that makes a pipeline fastest: the better neighbor of m* where the
-    derivative is zero.
+    """The number of pieces that makes a pipeline fastest on a flat ``network``: the better neighbor
+    of m* where the derivative is zero.
 
     A double tree takes 2(2m + c)(alpha + S/2mB) with c = 2 ceil(log2 n) - 3, so m* = sqrt(c S / 4
     alpha B); a chain takes (m + n - 2)(alpha + S/mB), so m* = sqrt((n - 2) S / alpha B). No piece
     is smaller than a byte, and there are at most 2**53.
 
-    >>> best_pieces("all_reduce", "double_tree", 1e9, 64, bandwidth_Bps=50e9, latency_s=5e-6)
+    >>> flat = Network.flat(bandwidth_Bps=50e9, latency_s=5e-6)
+    >>> best_pieces("all_reduce", "double_tree", 1e9, 64, flat)
     95
     """
-    formula = _formula(collective, algorithm)
+    formula, link = _formula(collective, algorithm), _link(network)
     if formula.best_m2 is None:
         raise ValueError(f"algorithm must be pipelined to have pieces, got {shown(algorithm)}")
     ranks = whole_number("ranks", ranks, array=True)
     payload_bytes = real_number("payload_bytes", payload_bytes, unit="B")
-    bandwidth_Bps, latency_s = _network(bandwidth_Bps, latency_s)
-    most = np.clip(payload_bytes // 1, 1, LARGEST_COUNT)
-    square = formula.best_m2(ranks) * payload_bytes / bandwidth_Bps
-    with np.errstate(
-        divide="ignore", invalid="ignore", over="ignore"
-    ):  # without latency, pieces cost nothing
-        fewer = np.clip(np.sqrt(np.nan_to_num(square / np.float64(latency_s))), 1, most) // 1
-    more = np.minimum(fewer + 1, most)
-    fewer, more = fewer.astype(np.int64), more.astype(np.int64)
-
-    def time_s(pieces: Numbers) -> Numbers:
-        return cost(
-            collective, algorithm, payload_bytes, ranks, bandwidth_Bps, latency_s, pieces
-        ).total_s
-
-    best = np.where(time_s(more) < time_s(fewer), more, fewer)
-    return best if best.ndim else int(best)
+    return _best_pieces(formula, payload_bytes, ranks, link)
 
 
 @broadcasting
@@ -320,11 +307,38 @@ def _formula(collective: str, algorithm: str) -> Formula:
     return formulas[choice("algorithm", algorithm, formulas)]
 
 
-def _network(bandwidth_Bps: float, latency_s: float) -> tuple[float, float]:
-    return (
-        real_number("bandwidth_Bps", bandwidth_Bps, unit="B/s", zero=False),
-        real_number("latency_s", latency_s, unit="s"),
+def _link(network: Network) -> Tier:
+    """The one tier of a flat network; the formulas know of no other, and of no shared cards."""
+    such_as = "Network.flat(bandwidth_Bps=50e9, latency_s=5e-6)"
+    tiers = instance("network", network, Network, such_as=such_as).tiers
+    if len(tiers) > 1 or tiers[0].node_size is not None or tiers[0].ranks_per_card > 1:
+        raise ValueError(
+            "network must be flat: one tier that joins all ranks, each with a card of its own, "
+            f"such as {such_as}, got {network}"
+        )
+    return tiers[0]
+
+
+def _cost(formula: Formula, payload_bytes: Numbers, size: tuple[Numbers, ...], link: Tier) -> Cost:
+    return Cost(
+        plain(formula.messages(*size) * link.latency_s),
+        plain(formula.payloads(*size) * payload_bytes / link.bandwidth_Bps),
     )
+
+
+def _best_pieces(formula: Formula, payload_bytes: Numbers, ranks: Numbers, link: Tier) -> Numbers:
+    most = np.clip(payload_bytes // 1, 1, LARGEST_COUNT)
+    square = formula.best_m2(ranks) * payload_bytes / link.bandwidth_Bps
+    # without latency, pieces cost nothing
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        fewer = np.clip(np.sqrt(np.nan_to_num(square / np.float64(link.latency_s))), 1, most) // 1
+    more = np.minimum(fewer + 1, most)
+    fewer, more = fewer.astype(np.int64), more.astype(np.int64)
+    fewer_s, more_s = (
+        _cost(formula, payload_bytes, (ranks, pieces), link).total_s for pieces in (fewer, more)
+    )
+    best = np.where(more_s < fewer_s, more, fewer)
+    return best if best.ndim else int(best)
 
 
 def _size(formula: Formula, ranks: Numbers, pieces: Numbers | None) -> tuple[Numbers, ...]:

@@ -2,6 +2,9 @@
 
 Activations and gradients have 2 bytes a value (BF16). A ring all-reduce or its like moves 2 (d -
 1)/d of its payload among d ranks. Whether the traffic hides behind computing is not asked here.
+
+Nothing is cut into more parts than it has: a tensor rank has a column of every layer, a pipeline
+stage a layer, a replica a token of every step, and each GPU a parameter.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ import itertools
 import math
 from typing import Any, NamedTuple
 
-from dtlib.arguments import broadcasting, choice, divisible, real_number, whole_number
+import numpy as np
+
+from dtlib.arguments import broadcasting, choice, divisible, real_number, shown, whole_number
 from dtlib.formulas.collectives import Numbers, bytes_sent
 from dtlib.formulas.hierarchy import sent_by_tier
 
@@ -65,11 +70,13 @@ def tensor_bytes(layers: Numbers, tokens: Numbers, hidden: Any, tp: Any) -> Numb
     >>> tensor_bytes(126 / 16, 131_072, 16_384, tp=8) / 1e9
     236.760072192
     """
-    return bytes_sent("all_reduce", "ring", tensor_payload_bytes(layers, tokens, hidden), tp)
+    payload_bytes = tensor_payload_bytes(layers, tokens, hidden)
+    _enough("hidden", hidden, "tp", tp)
+    return bytes_sent("all_reduce", "ring", payload_bytes, tp)
 
 
 def pipeline_bytes(tokens: Numbers, hidden: Any, tp: Any) -> Numbers:
-    """Sent by an inner pipeline stage to one neighbor: activations forward, or as many gradients
+    """Sent by a pipeline stage to one neighbor: activations forward, or as many gradients
     backward.
 
     Each of the ``tp`` ranks of a stage sends its share of them.
@@ -77,16 +84,17 @@ def pipeline_bytes(tokens: Numbers, hidden: Any, tp: Any) -> Numbers:
     >>> pipeline_bytes(131_072, 16_384, tp=8)
     536870912.0
     """
-    return activation_bytes(tokens, hidden) / whole_number("tp", tp)
+    activations = activation_bytes(tokens, hidden)
+    _enough("hidden", hidden, "tp", tp)
+    return activations / tp
 
 
 def gradient_bytes(parameters: Numbers, tp: Any, pp: Any) -> Numbers:
     """The gradient of one GPU's share of the parameters, 2 bytes each."""
-    return (
-        BYTES_PER_VALUE
-        * real_number("parameters", parameters, zero=False)
-        / (whole_number("tp", tp) * whole_number("pp", pp))
-    )
+    parameters = real_number("parameters", parameters, zero=False)
+    gpus = whole_number("tp", tp) * whole_number("pp", pp)
+    _enough("parameters", parameters, "tp x pp", gpus)
+    return BYTES_PER_VALUE * parameters / gpus
 
 
 def data_bytes(parameters: Numbers, tp: Any, pp: Any, dp: Any) -> Numbers:
@@ -99,7 +107,7 @@ def data_bytes(parameters: Numbers, tp: Any, pp: Any, dp: Any) -> Numbers:
 
 
 class Traffic(NamedTuple):
-    """What one GPU sends in a step ``inside`` its island of fast links, and ``across`` to others."""
+    """What one GPU sends in a step ``inside`` its node, on fast links, and ``across`` to others."""
 
     inside: float
     across: float
@@ -114,7 +122,7 @@ def traffic(
     tp: int,
     pp: int,
     dp: int,
-    island: int,
+    node_size: int,
     order: tuple[str, ...] = KINDS,
 ) -> dict[str, Traffic]:
     """The traffic of the busiest GPU of a step on each tier, for tensor, pipeline and data
@@ -122,43 +130,61 @@ def traffic(
 
     The ranks of the first kind in ``order`` are neighbors, those of the next stand its degree
     apart, and so on: by default tensor ranks 1 apart, pipeline stages tp, replicas tp x pp.
-    All-reduces are hierarchical. A stage sends to both neighbors, inside its island or, from its
-    edge, outside. Degrees and ``island`` must fit into one another by whole factors, as powers of
-    two do.
+    All-reduces are hierarchical. A stage sends to both neighbors, inside its node or, from its
+    edge, across. Degrees and ``node_size`` must fit into one another by whole factors, as powers of
+    two do. Raises where there is less than one layer a stage, token a replica, column a tensor rank
+    or parameter a GPU; layers and tokens need not divide evenly, and the average is taken.
 
-    >>> llama = traffic(405e9, 126, 16_384, 2**24, tp=8, pp=16, dp=128, island=8)
-    >>> {kind: (round(sent.inside / 1e9, 1), round(sent.across / 1e9, 1)) for kind, sent in llama.items()}
-    {'tensor': (236.8, 0.0), 'pipeline': (0.0, 1.1), 'data': (0.0, 12.6)}
+    >>> llama = traffic(405e9, 126, 16_384, 2**24, tp=8, pp=16, dp=128, node_size=8)
+    >>> for kind, sent in llama.items():
+    ...     print(f"{kind}: {sent.inside / 1e9:.1f} GB inside, {sent.across / 1e9:.1f} across")
+    tensor: 236.8 GB inside, 0.0 across
+    pipeline: 0.0 GB inside, 1.1 across
+    data: 0.0 GB inside, 12.6 across
     """
-    tp, pp, dp, island = (
-        whole_number("tp", tp),
-        whole_number("pp", pp),
-        whole_number("dp", dp),
-        whole_number("island", island),
+    degrees = {
+        "tensor": whole_number("tp", tp),
+        "pipeline": whole_number("pp", pp),
+        "data": whole_number("dp", dp),
+    }
+    node_size = whole_number("node_size", node_size)
+    layers, batch_tokens = (
+        whole_number("layers", layers),
+        whole_number("batch_tokens", batch_tokens),
     )
-    layers = real_number("layers", layers, zero=False, array=False)
-    tokens = real_number("batch_tokens", batch_tokens, zero=False, array=False) / dp
+    _enough("layers", layers, "pp", pp)
+    _enough("batch_tokens", batch_tokens, "dp", dp)
     order = choice("order", order, tuple(itertools.permutations(KINDS)))
-    degrees = {"tensor": tp, "pipeline": pp, "data": dp}
+    tokens = batch_tokens / dp
 
-    def near(kind: str) -> int:
-        """How many ranks of a kind are on one island."""
-        apart = math.prod(degrees[inner] for inner in order[: order.index(kind)])
-        number = max(1, min(degrees[kind], island // apart))
-        divisible(f"the degree of {kind}", degrees[kind], "those on one island", number)
-        if apart < island:
-            divisible("island", island, f"the span of its {kind} ranks", apart * number)
+    def in_a_node(kind: str) -> int:
+        """How many ranks of a kind are in one node."""
+        apart = math.prod(degrees[nearer] for nearer in order[: order.index(kind)])
+        number = max(1, min(degrees[kind], node_size // apart))
+        divisible(f"the degree of {kind}", degrees[kind], "those in one node", number)
+        if apart < node_size:
+            divisible("node_size", node_size, f"the span of its {kind} ranks", apart * number)
         return number
 
     def all_reduced(payload_bytes: float, kind: str) -> Traffic:
-        sent = sent_by_tier("hierarchical", payload_bytes, degrees[kind], near(kind))
+        sent = sent_by_tier("hierarchical", payload_bytes, degrees[kind], in_a_node(kind))
         return Traffic(sent.inside, sent.across)
 
     hop = pipeline_bytes(tokens, hidden, tp)
-    stages = near("pipeline")
-    outside = 0 if stages == pp else 2 if stages == 1 and pp > 2 else 1
+    stages = in_a_node("pipeline")
+    away = 0 if stages == pp else 2 if stages == 1 and pp > 2 else 1
     return {
         "tensor": all_reduced(tensor_payload_bytes(layers / pp, tokens, hidden), "tensor"),
-        "pipeline": Traffic(min(stages - 1, 2) * hop, outside * hop),
+        "pipeline": Traffic(min(stages - 1, 2) * hop, away * hop),
         "data": all_reduced(gradient_bytes(parameters, tp, pp), "data"),
     }
+
+
+def _enough(what: str, there_are: Numbers, among: str, parts: Numbers) -> None:
+    """Refuse to cut what there is into more parts than that."""
+    parts = whole_number(among, parts, array=True)
+    if np.any(parts > there_are):
+        raise ValueError(
+            f"{among} must be at most {what}={shown(there_are)}, so that each has at least one, "
+            f"got {shown(parts)}"
+        )

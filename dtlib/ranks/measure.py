@@ -70,13 +70,12 @@ def measurements(
     """Run ``schedule`` ``rounds`` times on the ranks of ``cluster``; after each, the measurement so
     far.
 
-    Times are medians, and a run takes as long as its slowest rank. A schedule that is not an
-    all-reduce is refused before any work, with what the checker says of it.
+    Times are medians, and a run takes as long as its slowest rank. On a placed ``network``
+    the ranks of the cluster are its members. A schedule that is not an all-reduce is refused before
+    any work, with what the checker says of it.
     """
-    payload_bytes, rounds = (
-        whole_number("payload_bytes", payload_bytes, at_least=0),
-        whole_number("rounds", rounds),
-    )
+    payload_bytes = whole_number("payload_bytes", payload_bytes, at_least=0)
+    rounds = whole_number("rounds", rounds)
     report = check(schedule)
     if schedule.collective != "all_reduce" or schedule.ranks != cluster.ranks or not report.ok:
         raise ValueError(
@@ -110,6 +109,7 @@ def in_process(schedule: Schedule, payload_bytes: int) -> Measurement:
     """
     instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
     payload_bytes = whole_number("payload_bytes", payload_bytes, at_least=0)
+    predicted_bytes = int(count_bytes_sent(schedule, payload_bytes).max())
     start = time.perf_counter()
     done = execute(
         schedule, [np.full(payload_bytes, rank + 1, np.uint8) for rank in range(schedule.ranks)]
@@ -123,7 +123,7 @@ def in_process(schedule: Schedule, payload_bytes: int) -> Measurement:
         schedule.ranks,
         payload_bytes,
         int(sent.max()),
-        int(count_bytes_sent(schedule, payload_bytes).max()),
+        predicted_bytes,
         taken_s,
         None,
     )

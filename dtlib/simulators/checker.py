@@ -10,6 +10,7 @@ import numpy as np
 
 from dtlib.arguments import instance, shown, whole_number
 from dtlib.network import Network
+from dtlib.simulators.clock import has_places
 from dtlib.simulators.execute import contributions
 from dtlib.simulators.schedule import Schedule
 
@@ -74,7 +75,8 @@ def check(schedule: Schedule) -> Report:
     >>> print(check(make("all_reduce", "ring", 8)))
     ring: every rank ends with every contribution exactly once
     >>> from dtlib.simulators.schedule import Transfer
-    >>> print(check(Schedule("one way", "all_reduce", ranks=2, chunks=1, steps=[[Transfer(0, 1, 0, reduce=True)]])))
+    >>> one_way = [[Transfer(0, 1, 0, reduce=True)]]
+    >>> print(check(Schedule("one way", "all_reduce", ranks=2, chunks=1, steps=one_way)))
     one way is wrong in 1 places:
       rank 0, chunk 0: lacks the contribution of rank 1
     """
@@ -113,14 +115,18 @@ def count_bytes_by_tier(
 ) -> dict[str, np.ndarray]:
     """The bytes each rank sends through each tier of ``network``, by the tier's name and by rank.
 
+    On a placed network the ranks are its members.
+
     >>> from dtlib.simulators.collectives import make
-    >>> from dtlib.network import Tier
-    >>> nodes = Network((Tier("inside", 450e9, 1e-6, node_size=2), Tier("across", 50e9, 5e-6)))
-    >>> {name: sent.tolist() for name, sent in count_bytes_by_tier(make("all_reduce", "ring", 4), nodes, 1000).items()}
-    {'inside': [1500, 0, 1500, 0], 'across': [0, 1500, 0, 1500]}
+    >>> nodes = Network.of_nodes(
+    ...     2, inside_Bps=450e9, across_Bps=50e9, inside_latency_s=1e-6, across_latency_s=5e-6
+    ... )
+    >>> sent = count_bytes_by_tier(make("all_reduce", "ring", 4), nodes, 1000)
+    >>> sent["inside"].tolist(), sent["across"].tolist()
+    ([1500, 0, 1500, 0], [0, 1500, 0, 1500])
     """
     sizes = _sizes(schedule, payload_bytes)
-    instance("network", network, Network)
+    has_places(network, schedule.ranks)
     total = np.zeros((len(network.tiers), schedule.ranks), dtype=np.int64)
     for step in schedule.steps:
         np.add.at(
@@ -130,14 +136,13 @@ def count_bytes_by_tier(
 
 
 def _sizes(schedule: Schedule, payload_bytes: int) -> np.ndarray:
-    """The bytes of each chunk, refused where those of all transfers together could pass an int64."""
+    """The bytes of each chunk; refused where those of all transfers could pass an int64."""
     instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
     sizes = schedule.chunk_sizes(whole_number("payload_bytes", payload_bytes, at_least=0))
     if schedule.transfers * int(sizes.max()) >= 2**63:
         raise ValueError(
             f"payload_bytes must be smaller for the bytes of {schedule.transfers} transfers to be "
-            "counted "
-            f"exactly, got {shown(payload_bytes)}"
+            f"counted exactly, got {shown(payload_bytes)}"
         )
     return sizes
 

@@ -5,6 +5,9 @@ one are done, and a message starts when both of its ranks are ready for it. Chun
 rank to the same other one in one step travel as one message. Ports are shared among the messages of
 one step.
 
+On a network with ``members`` (``Network.placed``), rank r of the schedule is the member r, and each
+message takes the tier of the places of its two members.
+
 Where the latency is spent decides what a slow hop holds up. In the alpha-beta model it is spent in
 the ``port``: a message keeps both of its ranks busy from its start to its end. If it is spent on
 the ``wire``, a sender goes on as soon as its bytes are out, without waiting for the receiver. A
@@ -17,11 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dtlib.arguments import choice, instance, whole_number
+from dtlib.arguments import choice, instance, shown, whole_number
 from dtlib.network import Network
 from dtlib.simulators.schedule import Schedule, Transfer
 
-__all__ = ["LATENCIES", "MOST_TIMES", "Timeline", "time_s", "timeline"]
+__all__ = ["LATENCIES", "MOST_TIMES", "Timeline", "has_places", "time_s", "timeline"]
 
 LATENCIES = ("port", "wire")
 MOST_TIMES = 2**29  # 4 GiB of them
@@ -49,7 +52,7 @@ def timeline(
     There are steps x ranks times to find, at most 2**29.
     """
     instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
-    instance("network", network, Network, such_as="Network.flat(50e9, 5e-6)")
+    has_places(network, schedule.ranks)
     whole_number(
         "steps x ranks of the schedule",
         len(schedule.steps) * schedule.ranks,
@@ -80,15 +83,33 @@ def time_s(
     """Seconds until the last rank is done.
 
     >>> from dtlib.simulators.collectives import make
-    >>> time_s(make("all_reduce", "ring", 4), Network.flat(bandwidth_Bps=1e9, latency_s=0.25), 2 * 10**9)
+    >>> flat = Network.flat(bandwidth_Bps=1e9, latency_s=0.25)
+    >>> time_s(make("all_reduce", "ring", 4), flat, 2 * 10**9)
     4.5
+    >>> nodes = Network.of_nodes(
+    ...     4, inside_Bps=4e9, across_Bps=1e9, inside_latency_s=0.25, across_latency_s=0.5
+    ... )
+    >>> one_each = nodes.placed([0, 4])  # one rank of each of two nodes
+    >>> time_s(make("all_reduce", "ring", 2), one_each, 2 * 10**9)
+    3.0
     """
     return timeline(schedule, network, payload_bytes, latency=latency).total_s
+
+
+def has_places(network: Network, ranks: int) -> Network:
+    """``network``, which must be one, and have a place for each of the ranks."""
+    instance("network", network, Network, such_as="Network.flat(50e9, 5e-6)")
+    if network.members is not None and len(network.members) != ranks:
+        raise ValueError(
+            f"network must have a member for each of the {ranks} ranks, got "
+            f"{len(network.members)}: {shown(network.members)}"
+        )
+    return network
 
 
 def _messages(
     step: Transfer, sizes: np.ndarray, ranks: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The source, destination and bytes of each message: all chunks of one pair of ranks together."""
+    """The source, destination and bytes of each message: all chunks of a pair of ranks together."""
     pair, message = np.unique(step.source * ranks + step.destination, return_inverse=True)
     return pair // ranks, pair % ranks, np.bincount(message, sizes[step.chunk])

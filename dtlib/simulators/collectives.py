@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtlib.arguments import choice, divisible, shown, whole_number
-from dtlib.formulas.collectives import default_group
+from dtlib.formulas.collectives import default_node_size
 from dtlib.simulators.schedule import CONTRACTS, MOST_TRANSFERS, Schedule, Transfer
 
 __all__ = ["ALGORITHMS", "Algorithm", "make"]
@@ -84,9 +84,9 @@ def double_tree_all_reduce(ranks: int, pieces: int) -> Steps:
     """Two binary trees, each reducing and then broadcasting half of the payload, cut into
     ``pieces``.
 
-    The inner ranks of one tree are leaves of the other (with an odd number of ranks, rank 0 is
-    inner in both), so that every rank sends and receives at most two messages a step, and both
-    directions of every port are busy. Chunk 2 * piece + tree belongs to that tree.
+    A rank with children in one tree is a leaf of the other (with an odd number of ranks, rank 0
+    has children in both), so that every rank sends and receives at most two messages a step, and
+    both directions of every port are busy. Chunk 2 * piece + tree belongs to that tree.
     """
     tree, depth, child, parent = two_trees(ranks)
     height = (ranks - 1).bit_length()
@@ -163,47 +163,47 @@ def halving_chunks(ranks: int) -> int:
     return 1 << (ranks.bit_length() - 1)
 
 
-def inside(steps: Steps, groups: int, group: int) -> Steps:
-    """The steps of a collective on ``group`` ranks, carried out inside each of ``groups`` groups at
+def inside(steps: Steps, nodes: int, node_size: int) -> Steps:
+    """The steps of a collective on ``node_size`` ranks, carried out inside each of the ``nodes`` at
     once.
 
-    Rank g * group + r plays rank r of group g. Each of its chunks is ``groups`` chunks here, which
-    travel together.
+    Rank n * node_size + r plays rank r of node n. Each of its chunks is ``nodes`` chunks here,
+    which travel together.
     """
-    number, part = np.ogrid[:groups, :groups]
-    first, part = number[..., None] * group, part[..., None]
+    node, part = np.ogrid[:nodes, :nodes]
+    first, part = node[..., None] * node_size, part[..., None]
     for step in steps:
         yield Transfer(
-            first + step.source, first + step.destination, step.chunk * groups + part, step.reduce
+            first + step.source, first + step.destination, step.chunk * nodes + part, step.reduce
         )
 
 
-def across(steps: Steps, groups: int, group: int) -> Steps:
-    """The steps of a collective on ``groups`` ranks, carried out by the ranks of equal place in
-    each group.
+def across(steps: Steps, nodes: int, node_size: int) -> Steps:
+    """The steps of a collective on ``nodes`` ranks, carried out by the ranks of equal place in each
+    node.
 
-    Those of place r work on the chunks from r * groups on, so that each place has a share of its
+    Those of place r work on the chunks from r * nodes on, so that each place has a share of its
     own.
     """
-    place = np.arange(group)[:, None]
+    place = np.arange(node_size)[:, None]
     for step in steps:
         yield Transfer(
-            step.source * group + place,
-            step.destination * group + place,
-            place * groups + step.chunk,
+            step.source * node_size + place,
+            step.destination * node_size + place,
+            place * nodes + step.chunk,
             step.reduce,
         )
 
 
-def hierarchical_all_reduce(ranks: int, group: int) -> Steps:
-    """Reduce-scatter inside each group, all-reduce each share across the groups, all-gather inside.
+def hierarchical_all_reduce(ranks: int, node_size: int) -> Steps:
+    """Reduce-scatter inside each node, all-reduce each share across the nodes, all-gather inside.
 
-    Only 1 / group of the payload of a rank leaves its group.
+    Only 1 / node_size of the payload of a rank leaves its node.
     """
-    groups = ranks // group
-    yield from inside(ring_reduce_scatter(group), groups, group)
-    yield from across(ring_all_reduce(groups), groups, group)
-    yield from inside(ring_all_gather(group), groups, group)
+    nodes = ranks // node_size
+    yield from inside(ring_reduce_scatter(node_size), nodes, node_size)
+    yield from across(ring_all_reduce(nodes), nodes, node_size)
+    yield from inside(ring_all_gather(node_size), nodes, node_size)
 
 
 def rotation_all_to_all(ranks: int) -> Steps:
@@ -217,25 +217,27 @@ def rotation_all_to_all(ranks: int) -> Steps:
 class Algorithm(NamedTuple):
     """How to make a schedule: ``steps(ranks)`` and the ``chunks`` it is written for.
 
-    A pipelined algorithm is ``steps(ranks, pieces)`` and has a default number of ``pieces``; one in
-    groups is ``steps(ranks, group)`` and has a default ``group`` for each number of ranks.
+    A pipelined algorithm is ``steps(ranks, pieces)`` and has a default number of ``pieces``; a
+    hierarchical one is ``steps(ranks, node_size)`` and has a default ``node_size`` for each number
+    of ranks.
     """
 
     steps: Callable[..., Steps]
     chunks: Callable[..., int]
     pieces: int | None = None
-    group: Callable[[int], int] | None = None
+    node_size: Callable[[int], int] | None = None
 
-    def size(self, ranks: int, pieces: int | None, group: int | None) -> tuple[int, ...]:
+    def size(self, ranks: int, pieces: int | None, node_size: int | None) -> tuple[int, ...]:
         """The arguments of ``steps`` and ``chunks``."""
         if self.pieces is not None:
             return ranks, self.pieces if pieces is None else whole_number(
                 "pieces", pieces, at_most=MOST_PARTS
             )
-        if self.group is not None:
-            group = self.group(ranks) if group is None else whole_number("group", group)
-            divisible("ranks", ranks, "group", group)
-            return ranks, group
+        if self.node_size is not None:
+            if node_size is None:
+                return ranks, self.node_size(ranks)
+            divisible("ranks", ranks, "node_size", whole_number("node_size", node_size))
+            return ranks, int(node_size)
         return (ranks,)
 
 
@@ -249,7 +251,9 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
         ),
         "halving_doubling": Algorithm(halving_doubling_all_reduce, chunks=halving_chunks),
         "hierarchical": Algorithm(
-            hierarchical_all_reduce, chunks=lambda ranks, group: ranks, group=default_group
+            hierarchical_all_reduce,
+            chunks=lambda ranks, node_size: ranks,
+            node_size=default_node_size,
         ),
     },
     "reduce_scatter": {"ring": Algorithm(ring_reduce_scatter, chunks=lambda ranks: ranks)},
@@ -268,13 +272,13 @@ def make(
     ranks: int,
     *,
     pieces: int | None = None,
-    group: int | None = None,
+    node_size: int | None = None,
     root: int = 0,
 ) -> Schedule:
     """The schedule of a textbook algorithm.
 
-    ``pieces`` is for pipelines, ``group`` (the ranks of a node) for hierarchical ones, ``root`` for
-    broadcasts. At most 32,768 ranks and pieces, and 50 million transfers.
+    ``pieces`` is for pipelines, ``node_size`` for hierarchical ones, ``root`` for broadcasts.
+    At most 32,768 ranks and pieces, and 50 million transfers.
 
     >>> make("all_reduce", "ring", 8)
     Schedule('ring', 'all_reduce', ranks=8, chunks=8, 14 steps)
@@ -287,13 +291,14 @@ def make(
         raise ValueError(
             f"pieces is for pipelined algorithms, {algorithm} is not one, got {shown(pieces)}"
         )
-    if entry.group is None and group is not None:
+    if entry.node_size is None and node_size is not None:
         raise ValueError(
-            f"group is for hierarchical algorithms, {algorithm} is not one, got {shown(group)}"
+            f"node_size is for hierarchical algorithms, {algorithm} is not one, got "
+            f"{shown(node_size)}"
         )
     if collective != "broadcast" and root:
         raise ValueError(f"root is for broadcast, {collective} has none, got {root}")
-    size = entry.size(ranks, pieces, group)
+    size = entry.size(ranks, pieces, node_size)
     transfers = entry.chunks(*size) * CONTRACTS[collective].transfers(ranks)
     whole_number(
         f"transfers of {algorithm} on {ranks} ranks", transfers, at_least=0, at_most=MOST_TRANSFERS

@@ -91,7 +91,7 @@ def advance(
     step: Transfer,
     add: Callable[[np.ndarray, np.ndarray], np.ndarray] = operator.add,
 ) -> None:
-    """Carry out one step on ``state``, an array whose first two axes are rank and chunk, in place."""
+    """Carry out one step in place on ``state``, whose first two axes are rank and chunk."""
     sent = state[step.source, step.chunk]  # a copy: what every sender held when the step began
     copied = ~step.reduce
     state[step.destination[copied], step.chunk[copied]] = sent[copied]
@@ -130,7 +130,8 @@ def execute(schedule: Schedule, arrays: Sequence[Any]) -> Run:
     runs. Sums are in the arrays' own dtype.
 
     >>> from dtlib.simulators.collectives import make
-    >>> execute(make("all_reduce", "ring", 2), [np.array([1, 2, 3]), np.array([10, 20, 30])]).results
+    >>> arrays = [np.array([1, 2, 3]), np.array([10, 20, 30])]
+    >>> execute(make("all_reduce", "ring", 2), arrays).results
     [array([11, 22, 33]), array([11, 22, 33])]
     """
     instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")

@@ -133,10 +133,11 @@ class Schedule:
     >>> swap = [[Transfer(0, 1, 0, reduce=True), Transfer(1, 0, 0, reduce=True)]]
     >>> Schedule("swap", "all_reduce", ranks=2, chunks=1, steps=swap).steps[0].destination
     array([1, 0])
-    >>> Schedule("swap", "all_reduce", ranks=2, chunks=1, steps=[[Transfer(1, 2, 0)]])
+    >>> wrong = [[Transfer(1, 2, 0)]]
+    >>> Schedule("swap", "all_reduce", 2, 1, wrong)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: swap, step 0, transfer 0 (1 -> 2, chunk 0, copy): destination 2 does not exist, it must be 0 to 1
+    ValueError: swap, step 0, transfer 0 (1 -> 2, chunk 0, copy): destination 2 does not exist, ...
     """
 
     name: str

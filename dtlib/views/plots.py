@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dtlib.facts.registry import accelerator, fact
 from dtlib.facts.sweeps import sweep
 from dtlib.formulas.collectives import bus_bandwidth_Bps
-from dtlib.formulas.hierarchy import TwoTiers, hierarchical_cost
+from dtlib.formulas.hierarchy import hierarchical_cost
+from dtlib.network import Network
 from dtlib.simulators.execute import Event
 from dtlib.units import GB, GiB, KiB, MiB, binary, duration, si
 from dtlib.views.picture import Picture, axes
@@ -62,9 +63,14 @@ def measured_exit() -> Picture:
     ]
     ratios = [two.at(size) / one.at(size) for size in sizes]
     h100, nic_Bps = accelerator("H100-SXM"), fact("a3-mega.nic").each_way_Bps
-    both = hierarchical_cost(
-        GiB, two.ranks, one.ranks, TwoTiers(h100.scaleup_Bps, 0.0, nic_Bps, 0.0)
+    network = Network.of_nodes(
+        one.ranks,
+        inside_Bps=h100.scaleup_Bps,
+        across_Bps=nic_Bps,
+        inside_latency_s=0.0,
+        across_latency_s=0.0,
     )
+    both = hierarchical_cost(GiB, two.ranks, network)
     least, most = both.overlapped_s / both.inside.total_s, both.total_s / both.inside.total_s
     link = h100.scaleup_Bps / nic_Bps
     picture = axes(width_in=5.6, height_in=3.2)

@@ -4,12 +4,14 @@ both readings.
 
 from __future__ import annotations
 
+from dtlib.assumptions import ACROSS_LATENCY_S
 from dtlib.facts.registry import accelerator, fact
 from dtlib.facts.sweeps import sweep
 from dtlib.formulas.barrier import slowdown_of_longer_time, slowdown_of_lower_rate
 from dtlib.formulas.collectives import bytes_sent, cost
 from dtlib.formulas.memory import bytes_per_parameter, devices_needed, training_state
 from dtlib.formulas.utilization import mfu
+from dtlib.network import Network
 from dtlib.units import GB, KiB, MiB, binary, duration, si
 from dtlib.views.table import Table
 
@@ -70,17 +72,9 @@ def _time() -> list[Row]:
 
 def _collectives() -> list[Row]:
     sent = {ranks: bytes_sent("all_reduce", "ring", 1, ranks) for ranks in (2, 8)}
+    network = Network.flat(accelerator("H100-SXM").nic_Bps, ACROSS_LATENCY_S)
     ring, tree, double_tree = (
-        duration(
-            cost(
-                "all_reduce",
-                algorithm,
-                GB,
-                1024,
-                bandwidth_Bps=accelerator("H100-SXM").nic_Bps,
-                latency_s=5e-6,
-            ).total_s
-        )
+        duration(cost("all_reduce", algorithm, GB, 1024, network).total_s)
         for algorithm in ("ring", "tree", "double_tree")
     )
     return [

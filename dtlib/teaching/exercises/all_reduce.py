@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dtlib.assumptions import ACROSS_LATENCY_S
 from dtlib.facts.registry import accelerator, model, training_run
 from dtlib.facts.sweeps import sweep
 from dtlib.formulas.collectives import (
@@ -17,6 +18,7 @@ from dtlib.formulas.collectives import (
 )
 from dtlib.formulas.memory import training_state
 from dtlib.formulas.regimes import balance_bytes
+from dtlib.network import Network
 from dtlib.simulators import checker
 from dtlib.simulators.collectives import ALGORITHMS, make
 from dtlib.simulators.execute import contributions
@@ -177,7 +179,11 @@ check_bus_bandwidth = define(
     ),
 )
 
-BALANCE = {"ranks": 64, "bandwidth_Bps": 50e9, "latency_s": 5e-6}
+BANDWIDTH_BPS = 50e9
+NETWORK = Network.flat(BANDWIDTH_BPS, ACROSS_LATENCY_S)
+IN_FLIGHT_B = (
+    BANDWIDTH_BPS * ACROSS_LATENCY_S
+)  # the message whose bytes take as long as its latency
 
 check_balance = define(
     "all-reduce-balance",
@@ -190,23 +196,23 @@ check_balance = define(
     "hops cost as much time as its "
     "bytes?",
     check=NumberCheck(
-        lambda: balance_bytes("all_reduce", "ring", **BALANCE),
+        lambda: balance_bytes("all_reduce", "ring", 64, NETWORK),
         unit="bytes",
         hints=(
             (
-                50e9 * 5e-6,
+                IN_FLIGHT_B,
                 "That is the message whose bytes take as long as its latency. How large is a "
                 "message of a ring?",
             ),
             (
-                2 * 63 * 50e9 * 5e-6,
+                2 * 63 * IN_FLIGHT_B,
                 "That charges every hop for the whole payload. A hop carries one chunk.",
             ),
             (
-                63 * 50e9 * 5e-6,
+                63 * IN_FLIGHT_B,
                 "Close: write both parts of the ring's time, set them equal, and let K - 1 cancel.",
             ),
-            (2 * 64 * 50e9 * 5e-6, "The factor of two is in both parts, the hops and the bytes."),
+            (2 * 64 * IN_FLIGHT_B, "The factor of two is in both parts, the hops and the bytes."),
         ),
         explanation=(
             "S = K α B. Below it a faster link helps little; above it a lower latency does."
@@ -363,7 +369,7 @@ check_ring = define(
 
 # --- Choose an algorithm --------------------------------------------------------------------------
 
-CLUSTER = {"ranks": 48, "bandwidth_Bps": 50e9, "latency_s": 5e-6}
+CLUSTER = {"ranks": 48, "network": NETWORK}
 LIMITS_S = {16 * KiB: 70e-6, 4 * MiB: 550e-6, 2 * GiB: 90e-3}
 NAMES = tuple(ALGORITHMS["all_reduce"])
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dtlib.assumptions import ACROSS_LATENCY_S, INSIDE_LATENCY_S
 from dtlib.facts.registry import accelerator, fact
-from dtlib.formulas.hierarchy import TwoTiers, hierarchical_cost, sent_by_tier
-from dtlib.network import Network, Tier
+from dtlib.formulas.hierarchy import TwoTierCost, hierarchical_cost, sent_by_tier
+from dtlib.network import Network
 from dtlib.simulators import checker
 from dtlib.simulators.collectives import make
 from dtlib.simulators.execute import contributions
@@ -21,13 +22,13 @@ from dtlib.units import GB, MiB, binary, duration
 __all__ = [
     "check_across",
     "check_hierarchical",
-    "check_island",
     "check_leaving",
+    "check_node_size",
     "check_ratio",
     "check_two_tiers",
 ]
 
-ISLAND = accelerator("GB200-NVL72")
+RACK = accelerator("GB200-NVL72")
 
 check_ratio = define(
     "hierarchy-ratio",
@@ -40,21 +41,21 @@ check_ratio = define(
     "How many times faster is "
     "NVLink, like for like?",
     check=NumberCheck(
-        lambda: ISLAND.scaleup_Bps / ISLAND.nic_Bps,
+        lambda: RACK.scaleup_Bps / RACK.nic_Bps,
         unit="times",
         both_directions=True,
         hints=(
             (
-                lambda: fact("gb200-nvl72.scaleup_printed").value / ISLAND.nic_Bps,
+                lambda: fact("gb200-nvl72.scaleup_printed").value / RACK.nic_Bps,
                 "That sets a sum of both directions against the rate of one.",
             ),
-            (lambda: ISLAND.scaleup_Bps / 400e9, "One of the two is in bits. How many are a byte?"),
+            (lambda: RACK.scaleup_Bps / 400e9, "One of the two is in bits. How many are a byte?"),
             (
                 lambda: fact("gb200-nvl72.scaleup_printed").value / 400e9,
                 "One of the two is in bits, and one is a sum of both directions.",
             ),
             (
-                lambda: accelerator("H100-SXM").scaleup_Bps / ISLAND.nic_Bps,
+                lambda: accelerator("H100-SXM").scaleup_Bps / RACK.nic_Bps,
                 "That is an H100. This NVLink is faster.",
             ),
         ),
@@ -65,7 +66,7 @@ check_ratio = define(
     ),
 )
 
-LEAVING = {"payload_bytes": 10 * GB, "ranks": 128, "group": 8}
+LEAVING = {"payload_bytes": 10 * GB, "ranks": 128, "node_size": 8}
 
 check_leaving = define(
     "hierarchy-leaving",
@@ -119,18 +120,16 @@ check_leaving = define(
 )
 
 H100 = accelerator("H100-SXM")
-BYTES_ONLY = TwoTiers(H100.scaleup_Bps, 0.0, H100.nic_Bps, 0.0)
-TIMED = {"payload_bytes": 8 * GB, "ranks": 32, "group": 8}
+RATES = {"inside_Bps": H100.scaleup_Bps, "across_Bps": H100.nic_Bps}
+NO_LATENCY = {"inside_latency_s": 0.0, "across_latency_s": 0.0}
+
+
+def _timed(**changes: Any) -> TwoTierCost:
+    return hierarchical_cost(8 * GB, 32, Network.of_nodes(8, **(RATES | NO_LATENCY | changes)))
 
 
 def _time_ms(**changes: Any) -> float:
-    rates = {
-        "inner_Bps": H100.scaleup_Bps,
-        "inner_latency_s": 0.0,
-        "outer_Bps": H100.nic_Bps,
-        "outer_latency_s": 0.0,
-    }
-    return 1e3 * hierarchical_cost(**TIMED, tiers=TwoTiers(**{**rates, **changes})).total_s
+    return 1e3 * _timed(**changes).total_s
 
 
 check_two_tiers = define(
@@ -154,17 +153,17 @@ check_two_tiers = define(
             ),
             (lambda: _time_ms() / 2, "That is one of two passes: everything goes there and back."),
             (
-                lambda: _time_ms(inner_Bps=900e9),
+                lambda: _time_ms(inside_Bps=900e9),
                 "That takes the printed NVLink rate for one direction.",
             ),
-            (lambda: _time_ms(outer_Bps=400e9), "That takes the card's bits for bytes."),
+            (lambda: _time_ms(across_Bps=400e9), "That takes the card's bits for bytes."),
             (
-                lambda: _time_ms(inner_Bps=900e9, outer_Bps=400e9),
+                lambda: _time_ms(inside_Bps=900e9, across_Bps=400e9),
                 "That takes the printed NVLink rate for one direction, and the card's bits for "
                 "bytes.",
             ),
             (
-                lambda: _time_ms(outer_Bps=25e9),
+                lambda: _time_ms(across_Bps=25e9),
                 "That halves the rate of the card: 400 Gb/s is each way already.",
             ),
             (
@@ -172,11 +171,11 @@ check_two_tiers = define(
                 "That sends everything through one card. Here each GPU has its own.",
             ),
             (
-                lambda: 1e3 * hierarchical_cost(**TIMED, tiers=BYTES_ONLY).across.total_s,
+                lambda: 1e3 * _timed().across.total_s,
                 "That is the time across. Two phases run inside.",
             ),
             (
-                lambda: 1e3 * hierarchical_cost(**TIMED, tiers=BYTES_ONLY).inside.total_s,
+                lambda: 1e3 * _timed().inside.total_s,
                 "That is the time inside. One phase runs across.",
             ),
         ),
@@ -190,7 +189,7 @@ check_two_tiers = define(
 # --- Write the hierarchical all-reduce ------------------------------------------------------------
 
 
-def _judge_hierarchical(steps: Any, ranks: int, group: int) -> str | None:
+def _judge_hierarchical(steps: Any, ranks: int, node_size: int) -> str | None:
     """What is wrong with ``steps`` as a hierarchical all-reduce, or None."""
     try:
         schedule = Schedule("your schedule", "all_reduce", ranks, ranks, steps)
@@ -200,9 +199,8 @@ def _judge_hierarchical(steps: Any, ranks: int, group: int) -> str | None:
         )
     except ValueError as error:
         return (
-            f"{sentence(str(error))} Check which number is the groups and which the ranks of a "
-            "group, and which piece gets "
-            "which."
+            f"{sentence(str(error))} Check which number is the nodes and which the ranks of a "
+            "node, and which piece gets which."
         )
     if not checker.check(schedule).ok:
         if any(
@@ -213,13 +211,11 @@ def _judge_hierarchical(steps: Any, ranks: int, group: int) -> str | None:
                 "All the steps of a piece have become a single one. A piece is many steps: hand "
                 "on each with yield from."
             )
-        return _missing_piece(schedule, group)
+        return _missing_piece(schedule, node_size)
     payload = 1000 * ranks
-    network = Network((Tier("inside", 1.0, 0.0, node_size=group), Tier("across", 1.0, 0.0)))
-    sent, due = (
-        checker.count_bytes_by_tier(schedule, network, payload),
-        sent_by_tier("hierarchical", payload, ranks, group),
-    )
+    network = Network.of_nodes(node_size, **RATES, **NO_LATENCY)
+    sent = checker.count_bytes_by_tier(schedule, network, payload)
+    due = sent_by_tier("hierarchical", payload, ranks, node_size)
     if sent["across"].max() > due.across * 1.001:
         return (
             f"The sums are right, but a rank sends {sent['across'].max() / payload:.3g} S to other "
@@ -236,13 +232,13 @@ def _judge_hierarchical(steps: Any, ranks: int, group: int) -> str | None:
     return None
 
 
-def _missing_piece(schedule: Schedule, group: int) -> str:
+def _missing_piece(schedule: Schedule, node_size: int) -> str:
     """The mistake behind wrong sums."""
     if not schedule.steps:
         return "It has no steps. Does the function yield from its pieces?"
     *_, end = contributions(schedule)
-    per_node = end.reshape(*end.shape[:2], -1, group)
-    own = np.arange(schedule.ranks) // group
+    per_node = end.reshape(*end.shape[:2], -1, node_size)
+    own = np.arange(schedule.ranks) // node_size
     if (end > 1).any():
         return (
             "Some contributions are counted twice: a sum that is complete inside is to be "
@@ -258,7 +254,7 @@ def _missing_piece(schedule: Schedule, group: int) -> str:
             "across, and do sum across."
         )
     whole = (
-        (end == 1).all(axis=2).reshape(-1, group, end.shape[1]).any(axis=1)
+        (end == 1).all(axis=2).reshape(-1, node_size, end.shape[1]).any(axis=1)
     )  # by node and chunk: some rank has the sum
     if not whole.all():
         return (
@@ -279,12 +275,13 @@ check_hierarchical = define(
     kind="implement",
     minutes=10,
     points=3,
-    task="Write hierarchical(ranks, group): yield from the pieces inside(steps, groups, group) and "
-    "across(steps, groups, group), "
-    "each given the steps of a ring on as many ranks as it has. Judged by the sums and by the "
-    "bytes of each tier.",
+    task="Write hierarchical(ranks, node_size): yield from the pieces inside(steps, nodes, "
+    "node_size) and across(steps, nodes, node_size), each given the steps of a ring on as many "
+    "ranks as it has. Judged by the sums and by the bytes of each tier.",
     check=FunctionCheck(
-        lambda ranks, group: list(make("all_reduce", "hierarchical", ranks, group=group).steps),
+        lambda ranks, node_size: list(
+            make("all_reduce", "hierarchical", ranks, node_size=node_size).steps
+        ),
         cases=((8, 4), (8, 2), (6, 3), (16, 4), (4, 1), (4, 4)),
         judge=_judge_hierarchical,
         explanation="Right sums, with a share of the payload on the slow tier.",
@@ -303,13 +300,13 @@ def _most(shares: Iterable[tuple[int, int]]) -> int:
     return max(sums.values(), default=0)
 
 
-def _crossing(events: Log, group: int) -> Log:
-    return [(a, b, size) for a, b, size in events if a // group != b // group]
+def _crossing(events: Log, node_size: int) -> Log:
+    return [(a, b, size) for a, b, size in events if a // node_size != b // node_size]
 
 
-def _sent_across(events: Log, group: int) -> int:
+def _sent_across(events: Log, node_size: int) -> int:
     """The most bytes that one rank sends to other nodes."""
-    return _most((a, size) for a, _, size in _crossing(events, group))
+    return _most((a, size) for a, _, size in _crossing(events, node_size))
 
 
 # Every slip below makes another number of it.
@@ -336,9 +333,9 @@ check_across = define(
     kind="implement",
     minutes=8,
     points=2,
-    task="Write busiest_across(events, group): the most bytes that any one rank sends to ranks of "
-    "other nodes. events is a list "
-    "of (source, destination, bytes); a node is group consecutive ranks.",
+    task="Write busiest_across(events, node_size): the most bytes that any one rank sends to ranks "
+    "of other nodes. events is a list of (source, destination, bytes); a node is node_size "
+    "consecutive ranks.",
     check=FunctionCheck(
         _sent_across,
         cases=(
@@ -351,50 +348,52 @@ check_across = define(
         ),
         mistakes=(
             (
-                lambda events, group: sum(size for *_, size in _crossing(events, group)),
+                lambda events, node_size: sum(size for *_, size in _crossing(events, node_size)),
                 "That is what all ranks send across together. Which one sends most?",
             ),
             (
-                lambda events, group: max(
-                    (size for *_, size in _crossing(events, group)), default=0
+                lambda events, node_size: max(
+                    (size for *_, size in _crossing(events, node_size)), default=0
                 ),
                 "That is the largest message. A rank may send several.",
             ),
             (
-                lambda events, group: _most((b, size) for _, b, size in _crossing(events, group)),
+                lambda events, node_size: _most(
+                    (b, size) for _, b, size in _crossing(events, node_size)
+                ),
                 "That is what one rank receives. Add up by who sends.",
             ),
             (
-                lambda events, group: _most(
-                    (a // group, size) for a, _, size in _crossing(events, group)
+                lambda events, node_size: _most(
+                    (a // node_size, size) for a, _, size in _crossing(events, node_size)
                 ),
                 "That is what a whole node sends. Add up by rank.",
             ),
             (
-                lambda events, group: _most(
-                    (rank, size) for a, b, size in _crossing(events, group) for rank in (a, b)
+                lambda events, node_size: _most(
+                    (rank, size) for a, b, size in _crossing(events, node_size) for rank in (a, b)
                 ),
                 "That adds what a rank sends and what it receives.",
             ),
             (
-                lambda events, group: _most(
-                    (a, size) for a, b, size in events if a // group == b // group
+                lambda events, node_size: _most(
+                    (a, size) for a, b, size in events if a // node_size == b // node_size
                 ),
                 "That is what stays inside.",
             ),
             (
-                lambda events, group: _most((a, size) for a, _, size in events),
+                lambda events, node_size: _most((a, size) for a, _, size in events),
                 "That counts every message, also those inside a node.",
             ),
             (
-                lambda events, group: _most(
-                    (a, size) for a, b, size in events if a % group != b % group
+                lambda events, node_size: _most(
+                    (a, size) for a, b, size in events if a % node_size != b % node_size
                 ),
                 "The remainder is a rank's place in its node. Which node is it?",
             ),
             (
-                lambda events, group: _most(
-                    (a, size) for a, b, size in events if abs(a - b) >= group
+                lambda events, node_size: _most(
+                    (a, size) for a, b, size in events if abs(a - b) >= node_size
                 ),
                 "Two ranks may be neighbors and still be in different nodes.",
             ),
@@ -404,64 +403,64 @@ check_across = define(
 )
 
 
-# --- Choose an island -----------------------------------------------------------------------------
+# --- Choose the node size -------------------------------------------------------------------------
 
-WIDTHS = (8, 16, 32, 64)
+NODE_SIZES = (8, 16, 32, 64)
 RANKS = 512
-TIERS = TwoTiers(900e9, 1e-6, 50e9, 5e-6)
 LIMITS_S = {256 * MiB: 2.5e-3, 64 * MiB: 0.65e-3, 1 * MiB: 0.25e-3}
 
 
-def _island_s(payload_bytes: int, width: int) -> float:
-    return hierarchical_cost(payload_bytes, RANKS, width, TIERS).total_s
+def _nodes_s(payload_bytes: int, node_size: int) -> float:
+    network = Network.named(
+        RACK.name,
+        inside_latency_s=INSIDE_LATENCY_S,
+        across_latency_s=ACROSS_LATENCY_S,
+        node_size=node_size,
+    )
+    return hierarchical_cost(payload_bytes, RANKS, network).total_s
 
 
-def _judge_island(width: Any, payload_bytes: int) -> str | None:
-    """Why ``width`` is not the smallest island that keeps the limit, or None."""
-    if isinstance(width, bool) or not isinstance(width, (int, float)) or width not in WIDTHS:
-        return f"Return one of the widths {', '.join(map(str, WIDTHS))}."
-    width = int(width)
-    seconds, limit_s = _island_s(payload_bytes, width), LIMITS_S[payload_bytes]
+def _judge_node_size(size: Any, payload_bytes: int) -> str | None:
+    """Why ``size`` is not the smallest node that keeps the limit, or None."""
+    if isinstance(size, bool) or not isinstance(size, (int, float)) or size not in NODE_SIZES:
+        return f"Return one of the node sizes {', '.join(map(str, NODE_SIZES))}."
+    size = int(size)
+    seconds, limit_s = _nodes_s(payload_bytes, size), LIMITS_S[payload_bytes]
     if seconds > limit_s:
         return (
-            f"On islands of {width}, {binary(payload_bytes)} takes {duration(seconds)}, and "
-            f"{duration(limit_s)} are allowed. "
-            "A wider island sends less across, and in fewer hops."
+            f"With nodes of {size}, {binary(payload_bytes)} takes {duration(seconds)}, and "
+            f"{duration(limit_s)} are allowed. A larger node sends less across, and in fewer hops."
         )
-    if any(
-        _island_s(payload_bytes, narrower) <= limit_s for narrower in WIDTHS if narrower < width
-    ):
+    if any(_nodes_s(payload_bytes, less) <= limit_s for less in NODE_SIZES if less < size):
         return (
-            f"It takes {duration(seconds)}, well within the limit; but a smaller island keeps "
-            "it too, and costs less."
+            f"It takes {duration(seconds)}, well within the limit; but a smaller node keeps it "
+            "too, and costs less."
         )
     return None
 
 
-def _smallest_island(payload_bytes: int) -> int:
-    return next(
-        width for width in WIDTHS if _island_s(payload_bytes, width) <= LIMITS_S[payload_bytes]
-    )
+def _smallest_node(payload_bytes: int) -> int:
+    limit_s = LIMITS_S[payload_bytes]
+    return next(size for size in NODE_SIZES if _nodes_s(payload_bytes, size) <= limit_s)
 
 
-check_island = define(
-    "hierarchy-island",
+check_node_size = define(
+    "hierarchy-node-size",
     chapter="hierarchy",
-    title="Choose the island",
+    title="Choose the node size",
     kind="design",
     minutes=8,
     points=2,
-    task="512 GPUs in islands of 8, 16, 32 or 64: 900 GB/s and 1 µs inside, 50 GB/s and 5 µs "
-    "across, each way, a card per GPU. "
-    "Three jobs each have a hierarchical all-reduce with a limit: 256 MiB in 2.5 ms, 64 MiB in "
-    "0.65 ms, 1 MiB in 0.25 ms. "
-    "Write island(payload_bytes), the smallest width for each.",
+    task="512 GPUs in nodes of 8, 16, 32 or 64: 900 GB/s and 1 µs inside, 50 GB/s and 5 µs across, "
+    "each way, a card per GPU. Three jobs each have a hierarchical all-reduce with a limit: 256 "
+    "MiB in 2.5 ms, 64 MiB in 0.65 ms, 1 MiB in 0.25 ms. Write smallest_node(payload_bytes), the "
+    "smallest node size for each.",
     check=FunctionCheck(
-        _smallest_island,
+        _smallest_node,
         cases=tuple((size,) for size in LIMITS_S),
-        judge=_judge_island,
+        judge=_judge_node_size,
         explanation=(
-            "What you pay for is the fabric, so the smallest island that does it is the answer."
+            "What you pay for is the fabric, so the smallest node that does it is the answer."
         ),
     ),
 )

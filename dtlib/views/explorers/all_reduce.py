@@ -7,8 +7,10 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from dtlib.assumptions import ACROSS_LATENCY_S
 from dtlib.formulas.collectives import bytes_sent, cost
 from dtlib.formulas.regimes import balance_bytes
+from dtlib.network import Network
 from dtlib.simulators.collectives import make
 from dtlib.simulators.execute import execute
 from dtlib.units import GB, MB, GiB, KiB, MiB, binary, count_text, duration, si
@@ -336,11 +338,17 @@ TIMES = tuple(10.0**power for power in range(-6, 2))
 WIDEST = SIZES[-1] * 1.2  # the right border
 
 
-def _network(
+def _link(
     latencies_s: tuple[float, ...], bandwidths_Bps: tuple[float, ...]
 ) -> tuple[Control, Control]:
     return (
-        Control("latency", "Latency α", latencies_s, tuple(map(duration, latencies_s)), start=5e-6),
+        Control(
+            "latency",
+            "Latency α",
+            latencies_s,
+            tuple(map(duration, latencies_s)),
+            start=ACROSS_LATENCY_S,
+        ),
         Control(
             "bandwidth",
             "Bandwidth B, each way",
@@ -351,14 +359,13 @@ def _network(
     )
 
 
-def _curve(key: str, payload: Any, ranks: Any, bandwidth: float, latency: float) -> np.ndarray:
-    return cost(
-        "all_reduce", key, payload, ranks, bandwidth_Bps=bandwidth, latency_s=latency
-    ).total_s
+def _seconds(payload: Any, ranks: Any, network: Network) -> dict[str, Any]:
+    """The time of each algorithm, by its name in ``dtlib``."""
+    return {key: cost("all_reduce", key, payload, ranks, network).total_s for key in ALGORITHMS}
 
 
-def _fastest(payload: int, ranks: int, bandwidth: float, latency: float) -> str:
-    times = {key: _curve(key, payload, ranks, bandwidth, latency) for key in ALGORITHMS}
+def _fastest(payload: int, ranks: int, network: Network) -> str:
+    times = _seconds(payload, ranks, network)
     quickest = min(times.values())
     return " or ".join(
         ALGORITHMS[key] for key, time in times.items() if time <= quickest * (1 + 1e-9)
@@ -376,19 +383,15 @@ def _time_curves(x: Any) -> tuple[Any, Any]:
 
 
 def _time_against_size(ranks: int, latency: float, bandwidth: float) -> Shown:
-    sizes = np.array(SIZES)
+    sizes, network = np.array(SIZES), Network.flat(bandwidth, latency)
     rows = [
-        {"payload": size, "algorithm": name, "time_s": time, "mark": position % 4 == 2}
-        for key, name in ALGORITHMS.items()
-        for position, (size, time) in enumerate(
-            zip(SIZES, _curve(key, sizes, ranks, bandwidth, latency), strict=True)
-        )
+        {"payload": size, "algorithm": ALGORITHMS[key], "time_s": time, "mark": position % 4 == 2}
+        for key, times in _seconds(sizes, ranks, network).items()
+        for position, (size, time) in enumerate(zip(SIZES, times, strict=True))
     ]
-    parts = cost("all_reduce", "ring", sizes, ranks, bandwidth_Bps=bandwidth, latency_s=latency)
-    floor = float(
-        cost("all_reduce", "ring", 0, ranks, bandwidth_Bps=bandwidth, latency_s=latency).latency_s
-    )
-    balance = balance_bytes("all_reduce", "ring", ranks, bandwidth, latency)
+    parts = cost("all_reduce", "ring", sizes, ranks, network)
+    floor = float(cost("all_reduce", "ring", 0, ranks, network).latency_s)
+    balance = balance_bytes("all_reduce", "ring", ranks, network)
     asymptotes = [
         {"size": size, "floor_s": floor, "wire_s": wire}
         for size, wire in zip(SIZES, parts.transfer_s, strict=True)
@@ -414,19 +417,19 @@ def _time_against_size(ranks: int, latency: float, bandwidth: float) -> Shown:
         else {"size": SIZES[0], "part_s": floor, **named, "start": "latency part"},
         {"size": middle["size"], "part_s": middle["wire_s"], **named, "under": "bytes part"},
     ]
-    whole = float(_curve("ring", GiB, ranks, bandwidth, latency))
+    whole = cost("all_reduce", "ring", GiB, ranks, network).total_s
     return Shown(
         {"curves": rows, "asymptotes": asymptotes, "shade": shade, "edge": edge, "names": names},
         {
             "floor": duration(floor),
             "balance": binary(balance),
             "gib": duration(whole),
-            "small": _fastest(4 * KiB, ranks, bandwidth, latency),
-            "large": _fastest(GiB, ranks, bandwidth, latency),
+            "small": _fastest(4 * KiB, ranks, network),
+            "large": _fastest(GiB, ranks, network),
         },
         f"On {count_text(ranks)} ranks the ring never takes less than {duration(floor)}; it pays "
-        "mostly latency below "
-        f"{binary(balance)} and mostly bytes above, and all-reduces 1 GiB in {duration(whole)}.",
+        f"mostly latency below {binary(balance)} and mostly bytes above, and all-reduces 1 GiB in "
+        f"{duration(whole)}.",
     )
 
 
@@ -483,7 +486,7 @@ time_against_size = Explorer(
     model=_time_against_size,
     controls=(
         Control("ranks", "Ranks K", SIZE_RANKS, tuple(count_text(n) for n in SIZE_RANKS), start=64),
-        *_network((1e-6, 2e-6, 5e-6, 10e-6, 20e-6), (12.5e9, 25e9, 50e9, 100e9, 450e9)),
+        *_link((1e-6, 2e-6, 5e-6, 10e-6, 20e-6), (12.5e9, 25e9, 50e9, 100e9, 450e9)),
     ),
     readouts={
         "floor": "Ring, floor (latency)",
@@ -505,20 +508,16 @@ time_against_size = Explorer(
 
 
 def _time_against_ranks(payload: int, latency: float, bandwidth: float) -> Shown:
-    counts = np.array(RANKS)
+    network = Network.flat(bandwidth, latency)
     rows = [
-        {"ranks": n, "algorithm": name, "time_s": time, "mark": position % 2 == 0}
-        for key, name in ALGORITHMS.items()
-        for position, (n, time) in enumerate(
-            zip(RANKS, _curve(key, payload, counts, bandwidth, latency), strict=True)
-        )
+        {"ranks": n, "algorithm": ALGORITHMS[key], "time_s": time, "mark": position % 2 == 0}
+        for key, times in _seconds(payload, np.array(RANKS), network).items()
+        for position, (n, time) in enumerate(zip(RANKS, times, strict=True))
     ]
     few, many = RANKS[2], RANKS[-1]
-    ring_few = float(_curve("ring", payload, few, bandwidth, latency))
-    ring_many = cost(
-        "all_reduce", "ring", payload, many, bandwidth_Bps=bandwidth, latency_s=latency
-    )
-    double = float(_curve("double_tree", payload, many, bandwidth, latency))
+    ring_few = cost("all_reduce", "ring", payload, few, network).total_s
+    ring_many = cost("all_reduce", "ring", payload, many, network)
+    double = cost("all_reduce", "double_tree", payload, many, network).total_s
     return Shown(
         {"curves": rows},
         {
@@ -526,7 +525,7 @@ def _time_against_ranks(payload: int, latency: float, bandwidth: float) -> Shown
             "hops": duration(ring_many.latency_s),
             "wire": duration(ring_many.transfer_s),
             "double": duration(double),
-            "fastest": _fastest(payload, many, bandwidth, latency),
+            "fastest": _fastest(payload, many, network),
         },
         f"{binary(payload)} takes a ring {duration(ring_few)} on {few} ranks and "
         f"{duration(ring_many.total_s)} on "
@@ -542,7 +541,7 @@ time_against_ranks = Explorer(
         Control(
             "payload", "Payload S", PAYLOADS, tuple(binary(size) for size in PAYLOADS), start=MiB
         ),
-        *_network((1e-6, 5e-6, 20e-6), (25e9, 50e9, 450e9)),
+        *_link((1e-6, 5e-6, 20e-6), (25e9, 50e9, 450e9)),
     ),
     readouts={
         "few": "Ring, 8 ranks",

@@ -7,19 +7,19 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from dtlib.assumptions import ACROSS_LATENCY_S, INSIDE_LATENCY_S
 from dtlib.facts.registry import training_run
 from dtlib.formulas.architecture import architecture
-from dtlib.formulas.hierarchy import TwoTiers, flat_ring_cost, hierarchical_cost, node_exit_Bps
+from dtlib.formulas.hierarchy import flat_ring_cost, hierarchical_cost, node_exit_Bps
 from dtlib.formulas.step_time import compute_time_s
 from dtlib.formulas.traffic import KINDS, Traffic, traffic
+from dtlib.network import Network
 from dtlib.units import GB, GiB, KiB, MiB, count_text, duration, si
 from dtlib.views.explorer import Column, Control, Explorer, Shown
 from dtlib.views.explorers.topology import (
     CARDS,
     H100,
     HIERARCHICAL,
-    INNER_LATENCY_S,
-    OUTER_LATENCY_S,
     RING,
     TIER_SCALES,
     TIERS,
@@ -35,30 +35,31 @@ __all__ = ["flat_or_hierarchical", "topology", "where_traffic_lands"]
 
 SIZES = tuple(2**power for power in range(10, 34))
 RATIOS = (2, 4.5, 9, 18, 36)
-GROUPS, NODE_COUNTS = (2, 4, 8, 16, 64), (2, 8, 32, 128)
+NODE_SIZES, NODE_COUNTS = (2, 4, 8, 16, 64), (2, 8, 32, 128)
 ALONE = "one node alone"
 CURVES = (RING, HIERARCHICAL, ALONE)
 TIMES = tuple(10.0**power for power in range(-6, 2))
 
 
 def _flat_or_hierarchical(
-    ratio: float, width: int, nodes: int, shared: bool, overlapped: bool
+    ratio: float, node_size: int, nodes: int, shared: bool, overlapped: bool
 ) -> Shown:
-    ranks = nodes * width
-    tiers = TwoTiers(
-        H100.scaleup_Bps,
-        INNER_LATENCY_S,
-        H100.scaleup_Bps / ratio,
-        OUTER_LATENCY_S,
-        width if shared else 1,
+    ranks = nodes * node_size
+    network = Network.of_nodes(
+        node_size,
+        inside_Bps=H100.scaleup_Bps,
+        across_Bps=H100.scaleup_Bps / ratio,
+        inside_latency_s=INSIDE_LATENCY_S,
+        across_latency_s=ACROSS_LATENCY_S,
+        ranks_per_card=node_size if shared else 1,
     )
 
     def seconds(size: Any) -> dict[str, Any]:
-        both = hierarchical_cost(size, ranks, width, tiers)
+        both = hierarchical_cost(size, ranks, network)
         return {
-            RING: flat_ring_cost(size, ranks, width, tiers).total_s,
+            RING: flat_ring_cost(size, ranks, network).total_s,
             HIERARCHICAL: both.overlapped_s if overlapped else both.total_s,
-            ALONE: hierarchical_cost(size, width, width, tiers).total_s,
+            ALONE: hierarchical_cost(size, node_size, network).total_s,
         }
 
     rows = [
@@ -74,16 +75,15 @@ def _flat_or_hierarchical(
     return Shown(
         {"curves": rows},
         {
-            "leaves": si(node_exit_Bps(width, tiers), "B/s"),
+            "leaves": si(node_exit_Bps(network), "B/s"),
             "gain_small": times(small, RING, HIERARCHICAL),
             "gain_large": times(large, RING, HIERARCHICAL),
             "leaving_small": times(small, HIERARCHICAL, ALONE),
             "leaving_large": times(large, HIERARCHICAL, ALONE),
         },
-        f"{nodes} nodes of {width}, links between them {ratio:g} times slower: for 1 GiB a "
-        "hierarchical all-reduce takes "
-        f"{duration(large[HIERARCHICAL])}{' at best' * overlapped}, a flat ring "
-        f"{times(large, RING, HIERARCHICAL)} as long, and "
+        f"{nodes} nodes of {node_size}, links between them {ratio:g} times slower: for 1 GiB a "
+        f"hierarchical all-reduce takes {duration(large[HIERARCHICAL])}{' at best' * overlapped}, "
+        f"a flat ring {times(large, RING, HIERARCHICAL)} as long, and "
         f"one node alone {duration(large[ALONE])}.",
     )
 
@@ -134,7 +134,7 @@ def _curves_chart() -> Any:
 
 flat_or_hierarchical = Explorer(
     name="flat-or-hierarchical",
-    title="Flat ring or hierarchical, over size, ratio and node width",
+    title="Flat ring or hierarchical, over size, ratio and node size",
     model=_flat_or_hierarchical,
     controls=(
         Control(
@@ -144,7 +144,7 @@ flat_or_hierarchical = Explorer(
             tuple(f"{ratio:g} x" for ratio in RATIOS),
             start=9,
         ),
-        Control("width", "GPUs a node w", GROUPS, start=8),
+        Control("node_size", "GPUs a node w", NODE_SIZES, start=8),
         Control("nodes", "Nodes N", NODE_COUNTS, start=8),
         CARDS,
         Control(
@@ -179,7 +179,7 @@ GPUS, BATCH_TOKENS = int(LLAMA["gpus"].value), int(LLAMA["batch_tokens"].value)
 STEP_S = compute_time_s(
     405e9, BATCH_TOKENS, GPUS, LLAMA["achieved"].value
 )  # at the rate of whole steps, waits included
-TP, PP, ISLANDS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32), (4, 8, 16, 32, 64)
+TP, PP, LLAMA_NODE_SIZES = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32), (4, 8, 16, 32, 64)
 INNERMOST = Control("innermost", "Innermost", KINDS, kind="choice")
 AXIS_S = (1e-4, 1e2)
 
@@ -191,7 +191,7 @@ def _landing(sent: Traffic) -> str:
     )
 
 
-def _where_traffic_lands(tp: int, pp: int, island: int, innermost: str) -> Shown:
+def _where_traffic_lands(tp: int, pp: int, node_size: int, innermost: str) -> Shown:
     dp = GPUS // (tp * pp)
     order = (innermost, *(kind for kind in KINDS if kind != innermost))
     bill = traffic(
@@ -202,7 +202,7 @@ def _where_traffic_lands(tp: int, pp: int, island: int, innermost: str) -> Shown
         tp=tp,
         pp=pp,
         dp=dp,
-        island=island,
+        node_size=node_size,
         order=order,
     )
     rows = [
@@ -222,8 +222,8 @@ def _where_traffic_lands(tp: int, pp: int, island: int, innermost: str) -> Shown
     crosses = bill["tensor"].across > 0
     beside = "" if innermost == "tensor" else f" beside {innermost}"
     warning = (
-        f" Warning: TP={tp} does not fit on the island of {island}{beside}, so its all-reduces "
-        "cross it in every layer."
+        f" Warning: TP={tp} does not fit in a node of {node_size}{beside}, so its all-reduces "
+        "leave it in every layer."
         if crosses
         else ""
     )
@@ -231,18 +231,16 @@ def _where_traffic_lands(tp: int, pp: int, island: int, innermost: str) -> Shown
         {"traffic": rows, "compute": [{"at": STEP_S}]},
         {
             "order": ", ".join(order),
-            "dp": f"{count_text(dp)} on {count_text(GPUS // island)} islands",
+            "dp": f"{count_text(dp)} on {count_text(GPUS // node_size)} nodes",
             "tp": ("⚠ crosses: " if crosses else "") + _landing(bill["tensor"]),
             "pp": _landing(bill["pipeline"]),
             "data": _landing(bill["data"]),
             "inside_s": duration(inside_s),
             "across_s": duration(across_s),
         },
-        f"TP={tp}, PP={pp}, DP={count_text(dp)}, {innermost} innermost, on islands of {island}: a "
-        "GPU's traffic of one step "
-        f"takes {duration(inside_s)} inside islands and {duration(across_s)} across, beside a step "
-        f"of {duration(STEP_S)}."
-        f"{warning}",
+        f"TP={tp}, PP={pp}, DP={count_text(dp)}, {innermost} innermost, in nodes of {node_size}: a "
+        f"GPU's traffic of one step takes {duration(inside_s)} inside nodes and "
+        f"{duration(across_s)} across, beside a step of {duration(STEP_S)}.{warning}",
     )
 
 
@@ -290,7 +288,7 @@ where_traffic_lands = Explorer(
     controls=(
         Control("tp", "Tensor, TP", TP, start=8),
         Control("pp", "Pipeline, PP", PP, start=16),
-        Control("island", "GPUs an island", ISLANDS, start=8),
+        Control("node_size", "GPUs a node", LLAMA_NODE_SIZES, start=8),
         INNERMOST,
     ),
     readouts={

@@ -10,6 +10,7 @@ from dtlib.facts.registry import model, training_run
 from dtlib.formulas.collectives import bytes_sent, cost
 from dtlib.formulas.memory import training_state
 from dtlib.formulas.step_time import compute_time_s, wire_share
+from dtlib.network import Network
 from dtlib.units import count_text, si
 from dtlib.views.explorer import Column, Control, Explorer, Shown
 from dtlib.views.theme import COLORS, INK
@@ -33,9 +34,8 @@ def _wire_s(shared: int, bandwidth_Bps: float, gradient_dtype: str) -> float:
     Latency is left out: the ring's 2(K - 1) hops would add 0.16 s at 5 µs each for 16,384 copies.
     """
     payload = _payload_B(shared, gradient_dtype)
-    return cost(
-        "all_reduce", "ring", payload, GPUS // shared, bandwidth_Bps, latency_s=0.0
-    ).transfer_s
+    network = Network.flat(bandwidth_Bps, latency_s=0.0)
+    return cost("all_reduce", "ring", payload, GPUS // shared, network).transfer_s
 
 
 def _seconds(time_s: float) -> str:

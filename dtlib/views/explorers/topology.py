@@ -5,13 +5,16 @@ in common.
 from __future__ import annotations
 
 import itertools
+from functools import cache
 from typing import Any
 
 import altair as alt
+import numpy as np
 
+from dtlib.assumptions import ACROSS_LATENCY_S, INSIDE_LATENCY_S
 from dtlib.facts.registry import accelerator
-from dtlib.formulas.hierarchy import TwoTiers, hierarchical_cost
-from dtlib.network import Network, Tier
+from dtlib.formulas.hierarchy import hierarchical_cost
+from dtlib.network import Network
 from dtlib.simulators.checker import count_bytes_by_tier
 from dtlib.simulators.clock import time_s
 from dtlib.simulators.collectives import make
@@ -24,8 +27,6 @@ __all__ = [
     "CARDS",
     "H100",
     "HIERARCHICAL",
-    "INNER_LATENCY_S",
-    "OUTER_LATENCY_S",
     "RING",
     "TIERS",
     "TIER_SCALES",
@@ -34,7 +35,6 @@ __all__ = [
 ]
 
 H100 = accelerator("H100-SXM")
-INNER_LATENCY_S, OUTER_LATENCY_S = 1e-6, 5e-6  # illustrations
 RING, HIERARCHICAL = "flat ring", "hierarchical"
 ALGORITHMS = Control(
     "algorithm", "All-reduce", ("ring", "hierarchical"), (RING, HIERARCHICAL), kind="choice"
@@ -52,35 +52,26 @@ def tier_color() -> Any:
     )
 
 
-NODES, WIDTHS = (2, 3, 4), (2, 4, 8)
+NODES, NODE_SIZES = (2, 3, 4), (2, 4, 8)
 BILL_SIZES = (32 * KiB, MiB, 32 * MiB, GiB)
 REACH = 0.34  # how far a link that closes a ring is drawn beside its column, in columns
 CARD = 0.3  # and how far a network card
 
 
-def _network(width: int, shared: bool) -> Network:
-    return Network(
-        (
-            Tier("inside", H100.scaleup_Bps, INNER_LATENCY_S, node_size=width),
-            Tier("across", H100.nic_Bps, OUTER_LATENCY_S, ranks_per_card=width if shared else 1),
-        )
-    )
+_made = cache(make)  # one schedule serves every payload, and both kinds of card
 
 
 def _carried(schedule: Schedule, payload: int) -> dict[tuple[int, int], int]:
     """The bytes between every pair of ranks that exchange messages, by (source, destination)."""
-    sizes, carried = schedule.chunk_sizes(payload), {}
+    sizes = schedule.chunk_sizes(payload)
+    carried = np.zeros((schedule.ranks, schedule.ranks), dtype=np.int64)
     for step in schedule.steps:
-        for source, destination, chunk in zip(
-            step.source, step.destination, step.chunk, strict=True
-        ):
-            pair = int(source), int(destination)
-            carried[pair] = carried.get(pair, 0) + int(sizes[chunk])
-    return dict(sorted(carried.items()))
+        np.add.at(carried, (step.source, step.destination), sizes[step.chunk])
+    return {(int(source), int(to)): int(carried[source, to]) for source, to in np.argwhere(carried)}
 
 
 def _lines(
-    carried: dict[tuple[int, int], int], width: int, nodes: int, shared: bool
+    carried: dict[tuple[int, int], int], node_size: int, nodes: int, shared: bool
 ) -> list[dict[str, Any]]:
     """The links as lines between (node, GPU) places, with the bytes each carries."""
     rows: list[dict[str, Any]] = []
@@ -111,7 +102,7 @@ def _lines(
     ] = {}  # the bytes between the one card of a node and each of its GPUs, the busier way
     between: dict[tuple[int, int], int] = {}
     for (source, destination), size in carried.items():
-        (node, place), (to, to_place) = divmod(source, width), divmod(destination, width)
+        (node, place), (to, to_place) = divmod(source, node_size), divmod(destination, node_size)
         link = f"GPU {source} to {destination}"
         if node != to and shared:
             uses.setdefault(node, {})[place] = uses.setdefault(to, {})[to_place] = size
@@ -131,10 +122,10 @@ def _lines(
                 (to, to_place),
             )
     for (node, to), size in between.items():
-        trunk, card = f"node {node} to its card", (node + CARD, _card_row(width))
+        trunk, card = f"node {node} to its card", (node + CARD, _card_row(node_size))
         for place, part in sorted(uses[node].items()):
             draw(
-                f"GPU {node * width + place} to its card",
+                f"GPU {node * node_size + place} to its card",
                 "across",
                 part,
                 (node, place),
@@ -145,59 +136,58 @@ def _lines(
     return rows
 
 
-def _card_row(width: int) -> float:
+def _card_row(node_size: int) -> float:
     """Where the one card of a node is drawn: under its GPUs."""
-    return width - 0.1
+    return node_size - 0.1
 
 
 def _cards(
-    carried: dict[tuple[int, int], int], width: int, ranks: int, shared: bool
+    carried: dict[tuple[int, int], int], node_size: int, ranks: int, shared: bool
 ) -> list[dict[str, Any]]:
     """Every network card, and what it does."""
-    sends = {source for source, destination in carried if source // width != destination // width}
-    receives = {
-        destination for source, destination in carried if source // width != destination // width
-    }
+    leaving = [pair for pair in carried if pair[0] // node_size != pair[1] // node_size]
+    sends, receives = ({pair[end] for pair in leaving} for end in (0, 1))
     if shared:
         return [
-            {"node": node + CARD, "place": _card_row(width), "card": "sends"}
-            for node in range(ranks // width)
+            {"node": node + CARD, "place": _card_row(node_size), "card": "sends"}
+            for node in range(ranks // node_size)
         ]
     return [
         {
-            "node": rank // width + CARD,
-            "place": rank % width,
+            "node": rank // node_size + CARD,
+            "place": rank % node_size,
             "card": "sends" if rank in sends else "receives" if rank in receives else "idle",
         }
         for rank in range(ranks)
     ]
 
 
-def _topology(nodes: int, width: int, algorithm: str, payload: int, shared: bool) -> Shown:
-    ranks = nodes * width
-    schedule = make(
-        "all_reduce", algorithm, ranks, **({"group": width} if algorithm == "hierarchical" else {})
+def _topology(nodes: int, node_size: int, algorithm: str, payload: int, shared: bool) -> Shown:
+    ranks = nodes * node_size
+    schedule = _made(
+        "all_reduce", algorithm, ranks, node_size=None if algorithm == "ring" else node_size
     )
-    network = _network(width, shared)
+    network = Network.named(
+        H100.name,
+        inside_latency_s=INSIDE_LATENCY_S,
+        across_latency_s=ACROSS_LATENCY_S,
+        node_size=node_size,
+        ranks_per_card=node_size if shared else 1,
+    )
     sent = count_bytes_by_tier(schedule, network, payload)
-    leaves = int(sent["across"][:width].sum())
-    cards = 1 if shared else int((sent["across"][:width] > 0).sum())
+    leaves = int(sent["across"][:node_size].sum())
+    cards = 1 if shared else int((sent["across"][:node_size] > 0).sum())
     card = leaves if shared else int(sent["across"].max())
     whole = time_s(schedule, network, payload)
-    tiers = TwoTiers(
-        H100.scaleup_Bps, INNER_LATENCY_S, H100.nic_Bps, OUTER_LATENCY_S, width if shared else 1
-    )
     inside_s = (
-        0.0
-        if algorithm == "ring"
-        else hierarchical_cost(payload, ranks, width, tiers).inside.total_s
+        0.0 if algorithm == "ring" else hierarchical_cost(payload, ranks, network).inside.total_s
     )
     boxes = [
         {
             "left": node - 0.45,
             "right": node + 0.45,
             "top": -0.55,
-            "bottom": width - 0.45,
+            "bottom": node_size - 0.45,
             "node": node,
             "at": -0.85,
             "title": f"node {node}",
@@ -205,14 +195,15 @@ def _topology(nodes: int, width: int, algorithm: str, payload: int, shared: bool
         for node in range(nodes)
     ]
     gpus = [
-        {"node": rank // width, "place": rank % width, "rank": str(rank)} for rank in range(ranks)
+        {"node": rank // node_size, "place": rank % node_size, "rank": str(rank)}
+        for rank in range(ranks)
     ]
     frame = [
         {
             "left": -2 * REACH,
             "right": nodes - 1 + 2 * REACH,
             "top": -1.05,
-            "bottom": _card_row(width) + 0.25 if shared else width - 0.4,
+            "bottom": _card_row(node_size) + 0.25 if shared else node_size - 0.4,
         }
     ]
     name = dict(zip(ALGORITHMS.values, ALGORITHMS.texts, strict=True))[algorithm]
@@ -221,24 +212,23 @@ def _topology(nodes: int, width: int, algorithm: str, payload: int, shared: bool
     carried = _carried(schedule, payload)
     return Shown(
         {
-            "links": _lines(carried, width, nodes, shared),
+            "links": _lines(carried, node_size, nodes, shared),
             "boxes": boxes,
             "gpus": gpus,
-            "cards": _cards(carried, width, ranks, shared),
+            "cards": _cards(carried, node_size, ranks, shared),
             "frame": frame,
         },
         {
             "inside": si(sent["inside"].max()),
             "leaves": si(leaves),
-            "card": f"{si(card)} ({cards} of {1 if shared else width})",
+            "card": f"{si(card)} ({cards} of {1 if shared else node_size})",
             "inside_s": apart[0],
             "across_s": apart[1],
             "whole": duration(whole),
         },
-        f"A {name} all-reduce of {binary(payload)} on {nodes} nodes of {width} GPUs: {si(leaves)} "
-        "leave each node through "
-        f"{cards} network card{'s' * (cards > 1)} (filled squares{outlined}), and it takes "
-        f"{duration(whole)}.",
+        f"A {name} all-reduce of {binary(payload)} on {nodes} nodes of {node_size} GPUs: "
+        f"{si(leaves)} leave each node through {cards} network card{'s' * (cards > 1)} "
+        f"(filled squares{outlined}), and it takes {duration(whole)}.",
     )
 
 
@@ -300,7 +290,7 @@ topology = Explorer(
     model=_topology,
     controls=(
         Control("nodes", "Nodes N", NODES, start=2),
-        Control("width", "GPUs a node w", WIDTHS, start=8),
+        Control("node_size", "GPUs a node w", NODE_SIZES, start=8),
         ALGORITHMS,
         Control("payload", "Payload S", BILL_SIZES, tuple(map(binary, BILL_SIZES)), start=GiB),
         CARDS,

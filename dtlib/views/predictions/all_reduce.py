@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dtlib.assumptions import ACROSS_LATENCY_S
+from dtlib.facts.registry import accelerator
 from dtlib.facts.sweeps import sweep
 from dtlib.formulas.collectives import bus_bandwidth_Bps, bytes_sent, cost
+from dtlib.network import Network
 from dtlib.units import GB, GiB
 from dtlib.views.prediction import Prediction
 
 __all__ = ["bus_bandwidth", "ring_bytes", "root_bytes", "tiny_payload"]
+
+_NETWORK = Network.flat(accelerator("H100-SXM").nic_Bps, ACROSS_LATENCY_S)
 
 root_bytes = Prediction(
     name="root-bytes",
@@ -51,12 +56,15 @@ tiny_payload = Prediction(
         "many milliseconds?"
     ),
     unit="ms",
-    answer=cost("all_reduce", "ring", 8, 16384, bandwidth_Bps=50e9, latency_s=5e-6).total_s * 1e3,
+    answer=cost("all_reduce", "ring", 8, 16384, _NETWORK).total_s * 1e3,
     because="2(K - 1) = 32,766 hops follow one another, at 5 µs each. The 8 bytes cost nothing.",
     slips=(
-        (16383 * 5e-3, "That is the reduce-scatter. The all-gather goes around once more."),
-        (0.005, "That is one hop. How many follow one another?"),
-        (28 * 5e-3, "That is a tree's time. A ring visits rank after rank."),
+        (
+            1e3 * 16383 * ACROSS_LATENCY_S,
+            "That is the reduce-scatter. The all-gather goes around once more.",
+        ),
+        (1e3 * ACROSS_LATENCY_S, "That is one hop. How many follow one another?"),
+        (1e3 * 28 * ACROSS_LATENCY_S, "That is a tree's time. A ring visits rank after rank."),
     ),
 )
 

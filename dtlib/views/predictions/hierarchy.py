@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dtlib.facts.registry import accelerator, fact, training_run
 from dtlib.formulas.architecture import architecture
-from dtlib.formulas.hierarchy import TwoTiers, flat_ring_cost, hierarchical_cost, node_exit_Bps
+from dtlib.formulas.hierarchy import flat_ring_cost, hierarchical_cost, node_exit_Bps
 from dtlib.formulas.traffic import tensor_bytes, tensor_payload_bytes
+from dtlib.network import Network
 from dtlib.units import GB, count_text
 from dtlib.views.prediction import Prediction
 
 __all__ = ["link_ratio", "node_exit", "slowdown", "tensor_traffic"]
 
 _H100 = accelerator("H100-SXM")
-_BYTES_ONLY = TwoTiers(_H100.scaleup_Bps, 0.0, _H100.nic_Bps, 0.0)
+_BYTES_ONLY = Network.named(_H100.name, inside_latency_s=0.0, across_latency_s=0.0)
 _LLAMA, _SHAPE = training_run("Llama-3-405B"), architecture("Llama-3.1-405B")
 _ON_A_STAGE = (
     _SHAPE.layers / _LLAMA["pp"].value,
@@ -46,7 +47,7 @@ node_exit = Prediction(
     "once. "
     "How many GB/s leave the node?",
     unit="GB/s",
-    answer=node_exit_Bps(8, _BYTES_ONLY) / GB,
+    answer=node_exit_Bps(_BYTES_ONLY) / GB,
     because="Eight cards of 50 GB/s, each way. Nearly one GPU's NVLink.",
     slips=(
         (50, "That is one card. All eight work at once."),
@@ -62,8 +63,8 @@ slowdown = Prediction(
     "across at 50 GB/s a GPU, and inside, one after the other. How many times as long does it "
     "take? (No latency.)",
     unit="times",
-    answer=hierarchical_cost(GB, 16, 8, _BYTES_ONLY).total_s
-    / hierarchical_cost(GB, 8, 8, _BYTES_ONLY).total_s,
+    answer=hierarchical_cost(GB, 16, _BYTES_ONLY).total_s
+    / hierarchical_cost(GB, 8, _BYTES_ONLY).total_s,
     because=(
         "Inside, a GPU sends 7/4 S at 450 GB/s, as before. Across it sends S/8 at 50 GB/s: 2.5 "
         "ps a byte on top of 3.9."
@@ -72,8 +73,8 @@ slowdown = Prediction(
         (9, "That would be so if every byte went across. How many does one GPU send there?"),
         (18, "That divides a sum of both directions by the rate of one."),
         (
-            flat_ring_cost(GB, 16, 8, _BYTES_ONLY).total_s
-            / hierarchical_cost(GB, 8, 8, _BYTES_ONLY).total_s,
+            flat_ring_cost(GB, 16, _BYTES_ONLY).total_s
+            / hierarchical_cost(GB, 8, _BYTES_ONLY).total_s,
             "That is a flat ring, which goes through one card. Here all eight work.",
         ),
         (
