@@ -31,7 +31,6 @@ __all__ = [
     "forward_flops_per_token",
     "parameters",
     "parameters_by_part",
-    "partition",
     "six_n_flops",
     "tensor_shard",
     "training_flops_per_token",
@@ -120,7 +119,7 @@ def parameters_by_part(arch: Architecture, *, active: bool) -> dict[str, int]:
     its own.
     """
     _checked(arch)
-    choice("active", active, (True, False))
+    active = choice("active", active, (True, False))
     moe_layers = arch.layers - arch.dense_layers
     norm = arch.hidden * (1 if arch.norm == "rms" else 2)
     mlp = arch.mlp_matrices(arch.ffn)
@@ -169,7 +168,7 @@ def forward_flops_per_token(arch: Architecture, seq_len: Any, *, causal: bool) -
     """
     _checked(arch)
     seq_len = whole_number("seq_len", seq_len, array=True)
-    choice("causal", causal, (True, False))
+    causal = choice("causal", causal, (True, False))
     moe_layers = arch.layers - arch.dense_layers
     matrices = (
         arch.layers * arch.attention.matrices(arch.hidden)
@@ -239,21 +238,3 @@ def tensor_shard(arch: Architecture, tp: int) -> TensorShard:
     ffn = divisible("ffn", arch.ffn, "tp", tp)
     expert_ffn = divisible("expert_ffn", arch.experts.expert_ffn if arch.experts else 0, "tp", tp)
     return TensorShard(tp=tp, heads=heads, kv_heads=kv_heads, ffn=ffn, expert_ffn=expert_ffn)
-
-
-def partition(items: int, parts: int) -> tuple[int, ...]:
-    """Sizes of ``parts`` consecutive, disjoint groups that hold all ``items``; the first ones are
-    larger by at most 1.
-
-    >>> partition(30, 4)
-    (8, 8, 7, 7)
-    >>> partition(4, 8)
-    Traceback (most recent call last):
-    ...
-    ValueError: parts=8 is more than items=4: some parts would be empty
-    """
-    items, parts = whole_number("items", items), whole_number("parts", parts)
-    if parts > items:
-        raise ValueError(f"parts={parts} is more than items={items}: some parts would be empty")
-    size, larger = divmod(items, parts)
-    return (size + 1,) * larger + (size,) * (parts - larger)

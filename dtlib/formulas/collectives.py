@@ -25,7 +25,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtlib.arguments import LARGEST_COUNT, broadcasting, choice, real_number, shown, whole_number
+from dtlib.arguments import (
+    LARGEST_COUNT,
+    broadcasting,
+    choice,
+    plain,
+    real_number,
+    shown,
+    whole_number,
+)
 
 __all__ = [
     "BUS_FACTORS",
@@ -337,8 +345,3 @@ def _size(formula: Formula, ranks: Numbers, pieces: Numbers | None) -> tuple[Num
             f"pieces must be left out, the algorithm is not pipelined, got {shown(pieces)}"
         )
     return (ranks,)
-
-
-def plain(value: Numbers) -> Numbers:
-    """An array as it is, and anything without a dimension as a Python number."""
-    return value if np.ndim(value) else np.asarray(value).item()

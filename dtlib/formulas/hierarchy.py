@@ -14,8 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.arguments import broadcasting, choice, instance, real_number, shown, store, whole_number
-from dtlib.formulas.collectives import Cost, Numbers, plain
+from dtlib.arguments import (
+    broadcasting,
+    choice,
+    instance,
+    plain,
+    real_number,
+    shown,
+    store,
+    whole_number,
+)
+from dtlib.formulas.collectives import Cost, Numbers
 
 __all__ = [
     "TierBytes",
