@@ -16,7 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from dtlib.arguments import broadcasting, choice, divisible, instance, real_number, whole_number
+from dtlib.arguments import (
+    broadcasting,
+    choice,
+    divisible,
+    instance,
+    real_number,
+    store,
+    whole_number,
+)
 from dtlib.facts import registry
 from dtlib.formulas.blocks import Attention, Experts, LatentAttention, check_counts
 
@@ -62,7 +70,7 @@ class Architecture:
 
     def __post_init__(self) -> None:
         check_counts(self, zero=("ffn", "positions"))
-        choice("norm", self.norm, ("rms", "layer"))
+        store(self, norm=choice("norm", self.norm, ("rms", "layer")))
         instance("attention", self.attention, Attention, LatentAttention)
         if self.experts is not None:
             instance("experts", self.experts, Experts, such_as="Experts(8, 2, 14_336), or None")
