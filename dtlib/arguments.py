@@ -209,7 +209,7 @@ def instance(
     kinds = (kind, *others)
     if not isinstance(value, kinds):
         wanted = " or ".join(
-            f"{'an' if one.__name__[0] in 'AEIOU' else 'a'} {one.__name__}" for one in kinds
+            f"{'an' if one.__name__[0] in 'AEIOUaeiou' else 'a'} {one.__name__}" for one in kinds
         )
         raise TypeError(
             f"{name} must be {wanted}{', such as ' * bool(such_as)}{such_as}, got {shown(value)}"
