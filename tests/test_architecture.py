@@ -5,7 +5,7 @@ utilization, divisibility.
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from itertools import product
 from pathlib import Path
 
@@ -172,20 +172,22 @@ def test_memory_of_experts_follows_all_and_flops_the_active_ones():
     assert extra == 2 * router
 
 
-def test_latent_attention_tensor_by_tensor():
-    latent = LatentAttention(
-        heads=128, query_rank=1536, kv_rank=512, content_dim=128, rope_dim=64, value_dim=128
-    )
+@pytest.mark.parametrize(
+    ("hidden", "heads", "query", "key_value", "content", "rope", "value"),
+    [(7168, 128, 1536, 512, 128, 64, 128), (11, 3, 7, 13, 5, 7, 3)],  # DeepSeek-V3; odd numbers
+)
+def test_latent_attention_tensor_by_tensor(hidden, heads, query, key_value, content, rope, value):
+    latent = LatentAttention(heads, query, key_value, content, rope, value)
     shapes = [
-        (1536, 7168),
-        (128 * 192, 1536),
-        (512 + 64, 7168),
-        (128 * 256, 512),
-        (7168, 128 * 128),
+        (query, hidden),
+        (heads * (content + rope), query),
+        (key_value + rope, hidden),
+        (heads * (content + value), key_value),
+        (hidden, heads * value),
     ]
-    assert latent.matrices(7168) == sum(rows * columns for rows, columns in shapes)
-    assert latent.vectors(7168) == 1536 + 512
-    assert latent.score_width == 128 * 192 + 128 * 128
+    assert latent.matrices(hidden) == sum(rows * columns for rows, columns in shapes)
+    assert latent.vectors(hidden) == query + key_value
+    assert latent.score_width == heads * (content + rope) + heads * value
 
 
 def test_causal_attention_must_be_named_and_halves_the_scores():
@@ -347,6 +349,22 @@ def test_bad_input_names_the_parameter_and_the_value(name):
 def test_architectures_that_cannot_be_are_refused(make, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make()
+
+
+def test_what_is_left_out_is_absent():
+    plain = {"qkv_bias": False, "output_bias": False}
+    assert Attention(4, 2, 8) == Attention(4, 2, 8, **plain)
+    none = {"shared_experts": 0, "dense_layers": 0, "router_bias": False}
+    assert Experts(8, 2, 16) == Experts(8, 2, 16, **none)
+    usual = {"gated": True, "mlp_bias": False, "norm": "rms", "tied": False, "positions": 0}
+    few = {"layers": 2, "hidden": 8, "vocab": 10, "attention": Attention(4, 2, 8)}
+    experts = Experts(8, 2, 16)
+    assert Architecture(**few, experts=experts) == Architecture(
+        **few, **usual, experts=experts, ffn=0
+    )
+    for part in (Attention(4, 2, 8), experts, SMALL, tensor_shard(SMALL, 1)):
+        with pytest.raises(FrozenInstanceError):
+            part.heads = 3
 
 
 def test_flags_of_numpy_are_flags_and_are_kept_as_pythons():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_ledger_l02_and_l03_405b():
     assert state == LEDGER["L02"]
     device = accelerator("H100-SXM").memory_B
     assert devices_needed(state, device) == LEDGER["L03"] == 81
-    assert [fits(state, device, devices) for devices in (1, 80, 81)] == [False, False, True]
+    assert [fits(state, device, n) for n in (1, 80, 81, 82)] == [False, False, True, True]
 
 
 def test_the_exact_405b_fp32_gradients_and_gibibytes_need_other_numbers():
@@ -85,6 +86,8 @@ def test_every_part_is_divided_by_its_own_group():
     sharded = sharded_by_group(state, weights_ranks=8, gradients_ranks=4, optimizer_ranks=2)
     assert sharded == StateBytes(weights=25, gradients=50, master=200, moments=400)
     assert state.total == 1600
+    with pytest.raises(FrozenInstanceError):
+        state.weights = 1
 
 
 @given(

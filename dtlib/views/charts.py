@@ -47,7 +47,9 @@ class Looks:
         return Looks(names, *([looks[place] for place in places] for looks in all_looks))
 
     def color(self, of: str, kind: Any = alt.Color, **options: Any) -> Any:
-        """The color of the field ``of``; ``kind`` may be ``alt.Fill`` or ``alt.Stroke``."""
+        """The color of the field ``of``; ``kind`` may be ``alt.Fill`` or ``alt.Stroke``, and
+        ``options`` are those of the channel, such as ``legend``.
+        """
         return self._channel(kind, of, self.colors, options)
 
     def dash(self, of: str, **options: Any) -> alt.StrokeDash:
@@ -60,7 +62,7 @@ class Looks:
 
     def _channel(self, kind: Any, of: str, looks: Sequence[Any], options: dict[str, Any]) -> Any:
         scale = alt.Scale(domain=list(self.names), range=list(looks[: len(self.names)]))
-        return kind(f"{of}:N", title=None, scale=scale, **options)
+        return kind(f"{of}:N", scale=scale, **{"title": None} | options)
 
 
 def table(name: str) -> alt.Chart:
