@@ -50,6 +50,7 @@ def test_times_are_positive_even_at_the_widest_spread(kind):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
+        (lambda: Normal(0, 0), "^mean_s must be above 0 s"),
         (lambda: Normal(1, -1), "^std_s must be at least 0 s"),
         (lambda: Normal(1, 5), "^std_s must be at most 0.125 s, got 5"),
         (lambda: Normal(np.ones(2), 0.1), "^mean_s must be a number in s"),
@@ -58,7 +59,7 @@ def test_times_are_positive_even_at_the_widest_spread(kind):
         (lambda: jitter("exponential", 1, 2), "^std_s must be at most 1 s, got 2"),
         (lambda: jitter("uniform", 1.0, -0.1), "^std_s must be at least 0 s"),
         (lambda: jitter("uniform", 1.0, "8"), "^std_s must be a number in s"),
-        (lambda: jitter("normal", 0, 0.1), "^mean_s must be above 0 s"),
+        (lambda: jitter("uniform", 0, 0), "^mean_s must be above 0 s"),
         (lambda: jitter("normal", np.ones(2), 0.1), "^mean_s must be a number in s"),
         (lambda: jitter("lognormal", 1, np.ones(2)), "^std_s must be a number in s"),
         (lambda: jitter("gauss", 1.0, 0.1), "^kind must be one of 'normal', .*, got 'gauss'"),

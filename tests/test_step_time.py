@@ -10,6 +10,7 @@ def test_ledger_L23_compute_time_does_not_depend_on_how_the_model_is_cut():
     assert compute_time_s(405e9, 2**24, 16_384, 400e12) == pytest.approx(6.2208, rel=1e-12)
     one_replica = compute_time_s(405e9, np.array([131_072]), 128, 400e12)
     assert one_replica == pytest.approx(6.2208, rel=1e-12)
+    assert compute_time_s(1, 1, 4, 1) == 1.5
 
 
 def test_ledger_L24_L25_share_on_the_wire():
