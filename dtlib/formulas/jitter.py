@@ -121,13 +121,9 @@ class ShiftedExponential(Distribution):
     scale_s: float
 
     def __post_init__(self) -> None:
-        store(self, mean_s=real_number("mean_s", self.mean_s, unit="s", zero=False, array=False))
-        store(
-            self,
-            scale_s=real_number(
-                "scale_s", self.scale_s, unit="s", at_most=self.mean_s, array=False
-            ),
-        )
+        mean_s = real_number("mean_s", self.mean_s, unit="s", zero=False, array=False)
+        scale_s = real_number("scale_s", self.scale_s, unit="s", at_most=mean_s, array=False)
+        store(self, mean_s=mean_s, scale_s=scale_s)
 
     @property
     def shift_s(self) -> float:
@@ -150,11 +146,9 @@ class LogNormal(Distribution):
     std_s: float
 
     def __post_init__(self) -> None:
-        store(
-            self,
-            mean_s=real_number("mean_s", self.mean_s, unit="s", zero=False, array=False),
-            std_s=real_number("std_s", self.std_s, unit="s", array=False),
-        )
+        mean_s = real_number("mean_s", self.mean_s, unit="s", zero=False, array=False)
+        std_s = real_number("std_s", self.std_s, unit="s", array=False)
+        store(self, mean_s=mean_s, std_s=std_s)
 
     @property
     def log_std(self) -> float:
@@ -183,10 +177,9 @@ class Uniform(Distribution):
     high_s: float
 
     def __post_init__(self) -> None:
-        store(self, high_s=real_number("high_s", self.high_s, unit="s", zero=False, array=False))
-        store(
-            self, low_s=real_number("low_s", self.low_s, unit="s", at_most=self.high_s, array=False)
-        )
+        high_s = real_number("high_s", self.high_s, unit="s", zero=False, array=False)
+        low_s = real_number("low_s", self.low_s, unit="s", at_most=high_s, array=False)
+        store(self, low_s=low_s, high_s=high_s)
 
     @property
     def mean_s(self) -> float:
