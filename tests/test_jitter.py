@@ -78,6 +78,7 @@ def test_times_are_positive_even_at_the_widest_spread(kind):
         (lambda: Uniform(0, np.ones(2)), "^high_s must be a number in s"),
         (lambda: Uniform(np.ones(2), 5), "^low_s must be a number in s"),
         (lambda: Normal(1, 0.1).quantile_s(1.0), r"^share must be below 1, got 1\.0"),
+        (lambda: Normal(1, 0.1).quantile_s(np.array([0.5, 1.5])), "^share must be below 1, got"),
         (lambda: Normal(1, 0.1).quantile_s(0), "^share must be above 0, got 0"),
         (lambda: Normal(1, 0.1).cdf("8"), "^time_s must be a number in s, got '8'"),
         (lambda: Normal(1, 0.1).cdf(float("nan")), "^time_s must be finite"),
