@@ -35,7 +35,7 @@ def test_ledger_L05_one_failure_idles_all_the_others():
 
 @pytest.mark.parametrize("ranks", [1, 2, 7])
 def test_step_and_waiting_are_what_a_loop_over_ranks_finds(ranks):
-    times = np.random.default_rng(ranks).uniform(1, 2, (3, ranks))
+    times = np.random.default_rng(ranks).uniform(1, 9, (3, ranks))
     waits, shares = barrier.waiting_s(times), barrier.waiting_share(times)
     for step, row in enumerate(times.tolist()):
         longest = sorted(row)[-1]
@@ -126,7 +126,7 @@ def test_a_straggler_becomes_certain():
 
 
 def test_two_point_step_time_by_enumeration():
-    slow, usual, factor, ranks = 0.2, 3.0, 1.5, 4
+    slow, usual, factor, ranks = 0.2, 3.0, 2.5, 4
     mean = sum(
         math.comb(ranks, k) * slow**k * (1 - slow) ** (ranks - k) * usual * (factor if k else 1)
         for k in range(ranks + 1)
