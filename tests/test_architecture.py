@@ -359,6 +359,7 @@ def test_what_is_left_out_is_absent():
     usual = {"gated": True, "mlp_bias": False, "norm": "rms", "tied": False, "positions": 0}
     few = {"layers": 2, "hidden": 8, "vocab": 10, "attention": Attention(4, 2, 8)}
     experts = Experts(8, 2, 16)
+    assert SMALL.expert_matrices(active=True) == SMALL.expert_matrices(active=False) == 0
     assert Architecture(**few, experts=experts) == Architecture(
         **few, **usual, experts=experts, ffn=0
     )

@@ -68,7 +68,6 @@ def waiting_s(times_s: Any) -> np.ndarray:
     return np.max(times_s, axis=-1, keepdims=True) - times_s
 
 
-@np.errstate(under="ignore")
 def waiting_share(times_s: Any) -> Any:
     """The share of all ranks' time that is spent waiting: 1 - mean / maximum.
 
