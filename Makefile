@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 endif
 READY := $(VENV)/ready
 
-.PHONY: help serve test book lab bench soak lint clean
+.PHONY: help serve test book lab bench soak mutants lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -39,6 +39,10 @@ lab: $(READY) ## open the chapters in JupyterLab
 bench: book ## print how fast and how heavy everything is
 	$(BIN)/python tools/browser.py
 	$(BIN)/python -m tests.bench
+
+mutants: $(READY) ## change the formulas one thing at a time: do the tests notice? (MODULES="memory barrier")
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check cosmic-ray==8.7.0
+	$(BIN)/python tools/mutants.py $(MODULES)
 
 lint: $(READY) ## check style and spelling
 	$(BIN)/ruff check .

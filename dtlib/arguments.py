@@ -12,6 +12,7 @@ Numbers have bounds, so that nothing computed from them overflows: a count is at
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Literal, TypeVar, overload
@@ -22,14 +23,16 @@ __all__ = [
     "LARGEST",
     "LARGEST_COUNT",
     "SMALLEST",
+    "broadcastable",
     "broadcasting",
     "choice",
-    "whole_number",
     "divisible",
     "instance",
+    "plain",
     "real_number",
     "shown",
     "store",
+    "whole_number",
 ]
 
 LARGEST_COUNT = 2**53
@@ -48,8 +51,17 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _demand(fine: Any, name: str, wanted: str, value: Any) -> None:
-    if not np.all(fine):
+def plain(value: Any) -> Any:
+    """An array as it is, and anything without a dimension as a Python number.
+
+    >>> plain(np.float64(0.5)), plain(np.array(3)), plain(np.array([1, 2]))
+    (0.5, 3, array([1, 2]))
+    """
+    return value if np.ndim(value) else np.asarray(value).item()
+
+
+def _refuse_unless(fine: Any, name: str, wanted: str, value: Any) -> None:
+    if not (fine if isinstance(fine, bool) else np.all(fine)):
         raise ValueError(f"{name} must be {wanted}, got {shown(value)}")
 
 
@@ -75,16 +87,31 @@ def whole_number(
     TypeError: ranks must be a whole number, got 2.5 (float)
     """
     is_array = isinstance(value, np.ndarray) and value.ndim > 0
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole and isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray):
         whole = value.dtype.kind in "iu" and (array or not is_array)
+    else:  # numpy counts its timedelta64 among the integers
+        whole = isinstance(value, (int, np.integer)) and not isinstance(
+            value, (bool, np.timedelta64)
+        )
     if not whole:
         raise TypeError(
             f"{name} must be a whole number, got {shown(value)} ({type(value).__name__})"
         )
-    _demand(value >= at_least, name, f"at least {at_least}", value)
-    _demand(value <= at_most, name, f"at most {at_most}", value)
-    return value.astype(np.int64) if is_array else int(value)
+    number = value if is_array else int(value)
+    _refuse_unless(number >= at_least, name, f"at least {at_least}", value)
+    _refuse_unless(number <= at_most, name, f"at most {at_most}", value)
+    return number.astype(np.int64) if is_array else number
+
+
+def _floats(value: Any) -> Any:
+    """``value`` as floats of 64 bits, infinite where it is too large for one."""
+    if isinstance(value, (int, float)):
+        try:
+            return float(value)
+        except OverflowError:  # an int of more than 308 digits
+            return math.inf
+    with np.errstate(all="ignore"):  # a long double may be too large, too
+        return np.asarray(value, dtype=float) if np.ndim(value) else float(value)
 
 
 def real_number(
@@ -111,44 +138,45 @@ def real_number(
     ValueError: bandwidth_Bps must be above 0 B/s, got 0
     """
     of_unit = f" {unit}" if unit else ""
-    is_array = isinstance(value, np.ndarray) and value.ndim > 0
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
-        value, bool
-    )
-    if not number and isinstance(value, np.ndarray):
-        number = value.dtype.kind in "iuf" and (array or not is_array)
-    if not number:
+    if isinstance(value, np.ndarray):
+        is_number = value.dtype.kind in "iuf" and (array or value.ndim == 0)
+    else:  # numpy counts its timedelta64 among the integers
+        is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
+            value, (bool, np.timedelta64)
+        )
+    if not is_number:
         raise TypeError(
             f"{name} must be a number{' in' + of_unit if unit else ''}, got {shown(value)} "
             f"({type(value).__name__})"
         )
+    numbers = _floats(value)
     largest = f"{'±' * negative}{min(at_most, LARGEST):g}{of_unit}"
-    _demand(np.abs(value) <= LARGEST, name, f"finite and at most {largest}", value)
-    numbers = np.asarray(value, dtype=float)
+    _refuse_unless(abs(numbers) <= LARGEST, name, f"finite and at most {largest}", value)
     if not negative:
-        _demand(
-            numbers >= 0 if zero else numbers > 0,
-            name,
-            f"{'at least' if zero else 'above'} 0{of_unit}",
-            value,
-        )
+        least = f"{'at least' if zero else 'above'} 0{of_unit}"
+        _refuse_unless(numbers >= 0 if zero else numbers > 0, name, least, value)
     if not zero:
-        _demand(np.abs(numbers) >= SMALLEST, name, f"at least {SMALLEST:g}{of_unit}", value)
-    _demand(numbers <= at_most, name, f"at most {largest}", value)
-    return numbers if is_array else float(value)
+        least = f"at least {SMALLEST:g}{of_unit}"
+        _refuse_unless(abs(numbers) >= SMALLEST, name, least, value)
+    _refuse_unless(numbers <= at_most, name, f"at most {largest}", value)
+    return numbers
 
 
 def choice(name: str, value: Any, options: Iterable[Any]) -> Any:
-    """One of ``options``, compared with its type (so ``True`` is not 1).
+    """One of ``options``, compared with its type: ``True`` is not 1, but numpy's 1 is.
 
+    >>> choice("stage", np.int64(1), (0, 1, 2, 3))
+    1
     >>> choice("stage", 4, (0, 1, 2, 3))
     Traceback (most recent call last):
     ...
     ValueError: stage must be one of 0, 1, 2, 3, got 4
     """
     options = tuple(options)
+    scalar = isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufU"
+    given = plain(value) if scalar else value
     for option in options:
-        if type(option) is type(value) and option == value:
+        if type(option) is type(given) and option == given:
             return option
     raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {shown(value)}")
 
@@ -181,7 +209,7 @@ def instance(
     kinds = (kind, *others)
     if not isinstance(value, kinds):
         wanted = " or ".join(
-            f"{'an' if one.__name__[0] in 'AEIOU' else 'a'} {one.__name__}" for one in kinds
+            f"{'an' if one.__name__[0] in 'AEIOUaeiou' else 'a'} {one.__name__}" for one in kinds
         )
         raise TypeError(
             f"{name} must be {wanted}{', such as ' * bool(such_as)}{such_as}, got {shown(value)}"
@@ -195,8 +223,27 @@ def store(frozen: Any, **values: Any) -> None:
         object.__setattr__(frozen, name, value)
 
 
+def broadcastable(**values: Any) -> None:
+    """Refuse values whose shapes do not broadcast, by name.
+
+    >>> broadcastable(payloads=np.ones(3), ranks=np.ones(2))
+    Traceback (most recent call last):
+    ...
+    ValueError: the shapes of payloads (3,) and ranks (2,) do not broadcast
+    """
+    shapes = {name: np.shape(value) for name, value in values.items() if np.ndim(value)}
+    try:
+        np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        text = " and ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"the shapes of {text} do not broadcast") from None
+
+
 def broadcasting(function: Function) -> Function:
-    """A closed form of several arrays: refuses shapes that do not broadcast, by name.
+    """A closed form of arrays: refuses shapes that do not broadcast, by name.
+
+    It also gives the same results whatever ``np.seterr`` was told about underflow: what is too
+    small for a float is 0.
 
     >>> @broadcasting
     ... def product(payloads, ranks):
@@ -210,15 +257,13 @@ def broadcasting(function: Function) -> Function:
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
-        shapes = {
-            name: value.shape for name, value in given.items() if isinstance(value, np.ndarray)
-        }
-        try:
-            np.broadcast_shapes(*shapes.values())
-        except ValueError:
-            text = " and ".join(f"{name} {shape}" for name, shape in shapes.items())
-            raise ValueError(f"the shapes of {text} do not broadcast") from None
-        return function(*args, **kwargs)
+        arrays = [one for one in (*args, *kwargs.values()) if isinstance(one, np.ndarray)]
+        if len(arrays) > 1:
+            given = signature.bind(*args, **kwargs).arguments
+            broadcastable(
+                **{name: one for name, one in given.items() if isinstance(one, np.ndarray)}
+            )
+        with np.errstate(under="ignore"):
+            return function(*args, **kwargs)
 
     return checked  # type: ignore[return-value]

@@ -21,7 +21,7 @@ from pathlib import Path
 from dtlib.network import Network
 from dtlib.simulators.clock import time_s
 from dtlib.simulators.collectives import make
-from dtlib.views import front_end
+from dtlib.views import encode, front_end
 from dtlib.views.catalog import EXPLORERS
 from tests import bench_ranks, site
 from tests.bench_report import row
@@ -126,6 +126,14 @@ def weights() -> None:
         )
 
 
+def sweeps() -> None:
+    """Every state of every explorer, as it is baked into a page."""
+    print("\nAll states of an explorer")
+    for name, explorer in EXPLORERS.items():
+        taken = timed(lambda e=explorer: encode.baked(e))
+        row(f"  {name}", f"{taken:.2f} s", "< 2 s", taken < 2)
+
+
 def simulation() -> None:
     """A ring of 1,024 ranks, made and timed."""
     print("\nSimulation")
@@ -177,6 +185,7 @@ def main() -> None:
     asked = parser.parse_args()
     print(f"Python {sys.version.split()[0]}")
     weights()
+    sweeps()
     simulation()
     answers()
     bench_ranks.report()

@@ -105,11 +105,11 @@ def test_every_control_shows_what_dtlib_computes(address, chromium, where, name,
                 )
                 shown = explorer.at(at)
                 assert read(figure) == dict(shown.readouts), (control.name, at)
-                assert figure.locator(".dt-says").inner_text() == shown.says
+                assert figure.locator(".dt-says").inner_text() == shown.alt_text
                 chart = figure.locator(".dt-chart")
                 assert (
                     chart.get_attribute("role") == "img"
-                    and chart.get_attribute("aria-label") == shown.says
+                    and chart.get_attribute("aria-label") == shown.alt_text
                 )
                 drawings.add(figure.locator(".dt-chart").inner_html() + str(read(figure)))
             assert len(drawings) == 2, f"{control.name} changes nothing between its ends"
@@ -266,10 +266,10 @@ def test_without_javascript_every_explorer_is_a_picture_with_a_sentence(address,
         for name, explorer in EXPLORERS.items():
             visit.page.goto(f"{address}/{where[name]}")
             figure = visit.page.locator(f"[data-explorer='{name}']")
-            says = explorer.at(explorer.start).says
+            alt_text = explorer.at(explorer.start).alt_text
             assert figure.locator("svg").first.is_visible()
-            assert figure.locator(".dt-static").get_attribute("aria-label") == says
-            assert figure.locator(".dt-says").inner_text() == says
+            assert figure.locator(".dt-static").get_attribute("aria-label") == alt_text
+            assert figure.locator(".dt-says").inner_text() == alt_text
 
 
 def test_a_wrong_number_on_the_page_is_noticed(address, chromium, where):

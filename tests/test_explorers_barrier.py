@@ -1,14 +1,11 @@
 """The explorers and predictions of *A step is a barrier*: what they print, in every state."""
 
-import gzip
 import itertools
-import json
 import math
 import re
 
 import pytest
 
-from dtlib.views import encode
 from dtlib.views.explorers.barrier import expected_maximum, one_slow_rank
 from dtlib.views.predictions.barrier import defect_in_a_job, jitter_of_many, nine_tenths
 
@@ -73,23 +70,12 @@ def test_lost_gpus_are_the_lost_share_of_all():
 
 
 @each
-def test_no_control_is_dead(explorer):
-    """Each move of each control, from every state, changes a readout."""
-    readouts = {at: explorer.at(at).readouts for at in explorer.states()}
-    for at in readouts:
-        for position, control in enumerate(explorer.controls):
-            if at[position] + 1 < len(control.values):
-                moved = (*at[:position], at[position] + 1, *at[position + 1 :])
-                assert readouts[moved] != readouts[at], (explorer.values(at), control.name)
-
-
-@each
 def test_the_sentence_holds_the_readouts(explorer):
     for at in explorer.states():
         shown = explorer.at(at)
-        assert shown.says.endswith(".") and "nan" not in shown.says
+        assert shown.alt_text.endswith(".") and "nan" not in shown.alt_text
         [step] = numbers(shown.readouts["step"])
-        assert any(abs(number - step) < 0.006 for number in numbers(shown.says)), shown.says
+        assert any(abs(number - step) < 0.006 for number in numbers(shown.alt_text)), shown.alt_text
 
 
 @each
@@ -109,20 +95,6 @@ def test_a_larger_barrier_never_costs_less(explorer):
         assert shares == sorted(shares)
 
 
-@each
-def test_states_are_few_and_light(explorer):
-    assert len(list(explorer.states())) <= 1500
-    assert len(gzip.compress(json.dumps(encode.baked(explorer)).encode())) < 150 * 1024
-    assert encode.static_svg(explorer).startswith("<svg")
-
-
-@each
-@pytest.mark.parametrize("bad", [0, -1, 2.5, float("nan"), "8", True, None])
-def test_a_value_off_the_scale_is_named(explorer, bad):
-    with pytest.raises(ValueError, match="ranks"):
-        explorer.shown(ranks=bad)
-
-
 def test_the_charts_hold_every_state():
     """No bar and no curve leaves its fixed axis."""
     assert (
@@ -140,6 +112,3 @@ def test_predictions_are_computed_and_their_slips_are_wrong():
     assert (
         10.78 < jitter_of_many.answer < 10.80
     )  # 3.97 standard deviations, from tables of the normal maximum
-    for prediction in (nine_tenths, jitter_of_many, defect_in_a_job):
-        for wrong, _ in prediction.slips:
-            assert abs(wrong / prediction.answer - 1) > prediction.tolerance

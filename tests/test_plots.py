@@ -22,9 +22,9 @@ def test_a_simulated_and_a_real_ring_are_drawn_alike():
     assert sorted(arrows(drawn)) == sorted(arrows(felt)) == sorted(4 * [(0, 1), (1, 2), (2, 0)])
     assert (
         "12 transfers among 3 ranks in 4 steps: 6 add what they bring (solid), 6 replace"
-        in drawn.says
+        in drawn.alt_text
     )
-    assert felt.says.startswith("12 transfers among 3 ranks in ") and "6 add" in felt.says
+    assert felt.alt_text.startswith("12 transfers among 3 ranks in ") and "6 add" in felt.alt_text
     assert (
         drawn.figure.axes[0].get_xlabel() == "Steps done"
         and felt.figure.axes[0].get_xlabel() == "Time (ms)"
@@ -38,8 +38,8 @@ def test_leaving_the_node_as_measured():
     for size, ratio in zip(*curve.get_data(), strict=True):
         assert ratio == two.at(int(size)) / one.at(int(size))
     assert (
-        "Up to 16 MiB it takes 5 to 9 times as long" in picture.says
-        and "1.7 times at 1 GiB, 1.5 at 8 GiB" in picture.says
+        "Up to 16 MiB it takes 5 to 9 times as long" in picture.alt_text
+        and "1.7 times at 1 GiB, 1.5 at 8 GiB" in picture.alt_text
     )
     (band,) = (
         text.get_text() for text in picture.figure.axes[0].texts if "bytes alone" in text.get_text()

@@ -4,13 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dtlib.simulators import collectives
 from dtlib.simulators import schedule as schedule_module
 from dtlib.simulators.collectives import ALGORITHMS, make
-from dtlib.simulators.schedule import CONTRACTS, Schedule, Transfer, chunk_bounds
+from dtlib.simulators.schedule import CONTRACTS, Schedule, Transfer
 
 EVERY = [(c, a) for c in ALGORITHMS for a in ALGORITHMS[c]]
 BAD_COUNTS = [-1, 2.5, float("nan"), float("inf"), "8", True, None, [1]]
@@ -18,12 +16,6 @@ BAD_COUNTS = [-1, 2.5, float("nan"), float("inf"), "8", True, None, [1]]
 
 def mine(*steps, ranks=4, chunks=4, collective="all_reduce"):
     return Schedule("mine", collective, ranks, chunks, steps)
-
-
-@given(st.integers(0, 10_000), st.integers(1, 200))
-def test_chunks_are_those_of_array_split(size, chunks):
-    pieces = np.array_split(np.arange(size), chunks)
-    assert np.diff(chunk_bounds(size, chunks)).tolist() == [len(piece) for piece in pieces]
 
 
 def test_a_step_written_as_a_loop_is_the_step_written_with_arrays():
@@ -144,12 +136,6 @@ def test_chunks_that_a_collective_needs():
             mine(collective=collective, chunks=5)
 
 
-def test_bad_sizes_are_named():
-    for value in BAD_COUNTS:
-        with pytest.raises((ValueError, TypeError), match="^size "):
-            chunk_bounds(value, 4)
-
-
 def test_one_rank_does_nothing():
     for name in EVERY:
         assert make(*name, 1).steps == (), name
@@ -213,8 +199,6 @@ def test_a_schedule_has_bounds():
     for name in ("ranks", "chunks"):
         with pytest.raises(ValueError, match=f"^{name} must be at most 50000000"):
             mine(**{name: 10**9})
-    with pytest.raises(ValueError, match="^size must be at most"):
-        chunk_bounds(2**63, 4)
 
 
 def test_a_schedule_of_too_many_transfers_is_named(monkeypatch):

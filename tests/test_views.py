@@ -11,7 +11,8 @@ import altair as alt
 import numpy as np
 import pytest
 
-from dtlib.views import encode, front_end, host, page, theme
+from dtlib.units import MiB
+from dtlib.views import charts, encode, front_end, host, page, theme
 from dtlib.views.catalog import EXPLORERS, PREDICTIONS
 from dtlib.views.explorer import Column, Control, Explorer, Shown
 from dtlib.views.picture import Picture, axes
@@ -53,19 +54,18 @@ def make(**changes) -> Explorer:
     return Explorer(**parts)
 
 
-def baked_states(explorer: Explorer) -> dict[tuple[int, ...], dict]:
+def states_of(baked: dict) -> dict[tuple[int, ...], dict]:
     """What the front end would look up, read from the baked data as it does."""
-    baked = encode.baked(explorer)
     found = {}
 
     def walk(node, at):
-        if len(at) == len(explorer.controls):
-            numbers, readouts, says = node
+        if len(node) == 3 and isinstance(node[2], str):
+            numbers, readouts, alt_text = node
             tables = {
                 name: baked["pool"][number]
                 for name, number in zip(baked["names"], numbers, strict=True)
             }
-            found[at] = {"tables": tables, "readouts": readouts, "says": says}
+            found[at] = {"tables": tables, "readouts": readouts, "alt_text": alt_text}
             return
         for position, child in enumerate(node):
             walk(child, (*at, position))
@@ -123,11 +123,11 @@ def test_nothing_but_finite_numbers_and_text_reaches_a_reader(bad, error):
 
 def test_every_baked_state_is_the_computed_one_and_equal_tables_are_stored_once():
     explorer = make(model=lambda base, exponent: powers(2, exponent))
-    states = baked_states(explorer)
+    states = states_of(encode.baked(explorer))
     assert set(states) == set(explorer.states())
     for at, state in states.items():
         computed = encode.shown_state(explorer, at)
-        assert state == {key: computed[key] for key in ("tables", "readouts", "says")}
+        assert state == {key: computed[key] for key in ("tables", "readouts", "alt_text")}
     assert len(encode.baked(explorer)["pool"]) == 5, "eight states hold five different tables"
 
 
@@ -186,12 +186,12 @@ def test_the_host_is_chosen_by_the_environment(monkeypatch):
 
 def test_both_hosts_show_the_same():
     explorer = make()
-    live, states = widget(explorer), baked_states(explorer)
+    live, states = widget(explorer), states_of(encode.baked(explorer))
     assert isinstance(live, ExplorerWidget)
     for at in explorer.states():
         live.asked = list(at)
         assert live.shown["at"] == list(at) and live.shown["counts"] == list(explorer.counts(at))
-        assert {key: live.shown[key] for key in ("tables", "readouts", "says")} == states[at]
+        assert {key: live.shown[key] for key in ("tables", "readouts", "alt_text")} == states[at]
 
 
 def test_an_exception_in_a_model_is_shown_in_the_widget_and_the_next_state_works():
@@ -247,37 +247,26 @@ def test_a_picture_needs_words_and_takes_the_ink_of_the_page():
         and "currentColor" in html
         and "#010203" not in html
     )
-    with pytest.raises(ValueError, match="says must describe the picture"):
+    with pytest.raises(ValueError, match="alt_text must describe the picture"):
         Picture(plot.figure, " ")
 
 
 @pytest.mark.parametrize("name", EXPLORERS)
-def test_every_state_of_every_explorer_computes(name):
+def test_every_state_of_every_explorer_is_finite_and_no_control_is_dead(name):
+    """What a page carries is small, and moving any control by one changes a number or a table."""
     explorer = EXPLORERS[name]
-    states = baked_states(explorer)
+    baked = encode.baked(explorer)
+    states = states_of(baked)
     assert set(states) == set(explorer.states()) and len(states) <= 1500
-    assert (
-        len(gzip.compress(json.dumps(encode.baked(explorer), separators=(",", ":")).encode()))
-        < 150_000
-    )
+    page_text = json.dumps(baked, separators=(",", ":"))
+    assert len(gzip.compress(page_text.encode())) < 150_000
     for at, state in states.items():
-        text = json.dumps(state)
-        assert not re.search(r"\b(nan|inf|None)\b", text, re.I), at
-        assert all(state["readouts"]) and state["says"].endswith("."), at
-
-
-@pytest.mark.parametrize("name", EXPLORERS)
-def test_no_control_is_dead(name):
-    """From every state, moving any control by one changes a number or a table."""
-    explorer = EXPLORERS[name]
-    states = baked_states(explorer)
-    for at, state in states.items():
-        for position in range(len(at)):
-            other = (*at[:position], at[position] + 1, *at[position + 1 :])
-            if other in states:
-                assert states[other] != state, (
-                    f"{explorer.controls[position].name} changes nothing at {explorer.values(at)}"
-                )
+        texts = [*state["readouts"], state["alt_text"]]
+        assert all(texts) and state["alt_text"].endswith("."), at
+        assert not re.search(r"\b(nan|inf|None)\b|e\+", " ".join(texts), re.I), at
+        for position, control in enumerate(explorer.controls):
+            moved = states.get((*at[:position], at[position] + 1, *at[position + 1 :]))
+            assert moved != state, f"{control.name} changes nothing at {explorer.values(at)}"
 
 
 @pytest.mark.parametrize("name", PREDICTIONS)
@@ -287,3 +276,44 @@ def test_slips_of_predictions_are_wrong_and_apart(name):
     assert len(set(wrong)) == len(wrong)
     for value in wrong:
         assert abs(value - prediction.answer) > prediction.tolerance * abs(prediction.answer), value
+
+
+# What charts share
+
+
+def test_a_named_thing_keeps_its_looks_where_others_are_left_out():
+    looks = charts.Looks(("ring", "tree", "naive"))
+    for channel in ("color", "dash", "shape"):
+        every = getattr(looks, channel)("of").to_dict()["scale"]
+        some = getattr(looks.only("naive", "ring"), channel)("of").to_dict()["scale"]
+        assert some["domain"] == ["naive", "ring"] and len(every["range"]) == 3
+        assert some["range"] == [every["range"][2], every["range"][0]]
+    assert looks.color("of", alt.Fill).to_dict()["field"] == "of"
+
+
+def test_curves_are_lines_with_marks_on_logarithmic_axes_and_a_rule():
+    """Drawn by Vega: labels of bytes and seconds, both algorithms in the legend, sparse marks."""
+    sizes, times = [2**power for power in range(10, 33)], [1e-6, 1e-3, 1.0]
+    rows = [
+        {"payload": size, "algorithm": name, "time_s": size / rate + 2e-6, "mark": size == 2**20}
+        for name, rate in (("ring", 50e9), ("tree", 5e9))
+        for size in sizes
+    ]
+    chart = charts.curves(
+        charts.Looks(("ring", "tree")),
+        "algorithm",
+        charts.payload_axis("payload", sizes),
+        charts.time_axis(alt.Y, "time_s", times),
+        charts.rule(charts.table("here"), x="at:Q"),
+    )
+    explorer = make(
+        controls=(Control("a", "A", (1, 2)),),
+        model=lambda a: Shown({"curves": rows, "here": [{"at": MiB}]}, {"last": "1"}, "Two."),
+        columns={"payload": Column("Payload")},
+        chart=chart,
+    )
+    drawn = encode.static_svg(explorer)
+    texts = re.findall(r">([^<>]+)</text>", drawn)
+    assert {"Payload S", "Time", "32 KiB", "1 MiB", "1 GiB", "1 µs", "1 ms", "1 s"} <= set(texts)
+    assert {"ring", "tree"} <= set(texts)
+    assert drawn.count('stroke-dasharray="4,3"') == 1 and drawn.count('dasharray="6,3"') == 1

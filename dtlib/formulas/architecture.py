@@ -16,7 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from dtlib.arguments import broadcasting, choice, divisible, instance, real_number, whole_number
+from dtlib.arguments import (
+    broadcasting,
+    choice,
+    divisible,
+    instance,
+    real_number,
+    store,
+    whole_number,
+)
 from dtlib.facts import registry
 from dtlib.formulas.blocks import Attention, Experts, LatentAttention, check_counts
 
@@ -31,7 +39,6 @@ __all__ = [
     "forward_flops_per_token",
     "parameters",
     "parameters_by_part",
-    "partition",
     "six_n_flops",
     "tensor_shard",
     "training_flops_per_token",
@@ -63,7 +70,7 @@ class Architecture:
 
     def __post_init__(self) -> None:
         check_counts(self, zero=("ffn", "positions"))
-        choice("norm", self.norm, ("rms", "layer"))
+        store(self, norm=choice("norm", self.norm, ("rms", "layer")))
         instance("attention", self.attention, Attention, LatentAttention)
         if self.experts is not None:
             instance("experts", self.experts, Experts, such_as="Experts(8, 2, 14_336), or None")
@@ -120,7 +127,7 @@ def parameters_by_part(arch: Architecture, *, active: bool) -> dict[str, int]:
     its own.
     """
     _checked(arch)
-    choice("active", active, (True, False))
+    active = choice("active", active, (True, False))
     moe_layers = arch.layers - arch.dense_layers
     norm = arch.hidden * (1 if arch.norm == "rms" else 2)
     mlp = arch.mlp_matrices(arch.ffn)
@@ -169,7 +176,7 @@ def forward_flops_per_token(arch: Architecture, seq_len: Any, *, causal: bool) -
     """
     _checked(arch)
     seq_len = whole_number("seq_len", seq_len, array=True)
-    choice("causal", causal, (True, False))
+    causal = choice("causal", causal, (True, False))
     moe_layers = arch.layers - arch.dense_layers
     matrices = (
         arch.layers * arch.attention.matrices(arch.hidden)
@@ -239,21 +246,3 @@ def tensor_shard(arch: Architecture, tp: int) -> TensorShard:
     ffn = divisible("ffn", arch.ffn, "tp", tp)
     expert_ffn = divisible("expert_ffn", arch.experts.expert_ffn if arch.experts else 0, "tp", tp)
     return TensorShard(tp=tp, heads=heads, kv_heads=kv_heads, ffn=ffn, expert_ffn=expert_ffn)
-
-
-def partition(items: int, parts: int) -> tuple[int, ...]:
-    """Sizes of ``parts`` consecutive, disjoint groups that hold all ``items``; the first ones are
-    larger by at most 1.
-
-    >>> partition(30, 4)
-    (8, 8, 7, 7)
-    >>> partition(4, 8)
-    Traceback (most recent call last):
-    ...
-    ValueError: parts=8 is more than items=4: some parts would be empty
-    """
-    items, parts = whole_number("items", items), whole_number("parts", parts)
-    if parts > items:
-        raise ValueError(f"parts={parts} is more than items={items}: some parts would be empty")
-    size, larger = divmod(items, parts)
-    return (size + 1,) * larger + (size,) * (parts - larger)

@@ -5,7 +5,7 @@ rank's time. What is assumed: ranks are independent of each other and alike. Cor
 breaks it: a rack that runs hot slows all its ranks at once, and the step time then behaves as if
 there were fewer, larger ranks. So does persistence: jitter is drawn anew each step, while a
 straggler that stays slow costs every step the same, which is the two-point case at the end of this
-module and not a distribution's tail.
+module and not a distribution's tail. ``dtlib.simulators.stragglers`` draws the steps at random.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.arguments import broadcasting, instance, real_number, shown, whole_number
-from dtlib.formulas.jitter import Distribution, as_given, normal_tail
+from dtlib.arguments import broadcasting, instance, plain, real_number, shown, whole_number
+from dtlib.formulas.jitter import Distribution, normal_tail
 
 __all__ = [
     "expected_maximum_s",
     "expected_step_time_s",
     "idle_ranks_after_failure",
     "probability_of_straggler",
-    "simulate_steps",
     "slowdown_of_longer_time",
     "slowdown_of_lower_rate",
     "step_time_s",
@@ -32,8 +31,6 @@ __all__ = [
     "waiting_s",
     "waiting_share",
 ]
-
-MOST_DRAWS = 50_000_000
 
 
 def _times(times_s: Any) -> np.ndarray:
@@ -58,7 +55,7 @@ def step_time_s(times_s: Any) -> Any:
     >>> step_time_s([1.0, 1.0, 1.1])
     1.1
     """
-    return as_given(np.max(_times(times_s), axis=-1))
+    return plain(np.max(_times(times_s), axis=-1))
 
 
 def waiting_s(times_s: Any) -> np.ndarray:
@@ -67,7 +64,8 @@ def waiting_s(times_s: Any) -> np.ndarray:
     >>> waiting_s([10.0, 10.0, 11.0])
     array([1., 1., 0.])
     """
-    return np.expand_dims(step_time_s(times_s), -1) - _times(times_s)
+    times_s = _times(times_s)
+    return np.max(times_s, axis=-1, keepdims=True) - times_s
 
 
 def waiting_share(times_s: Any) -> Any:
@@ -76,10 +74,11 @@ def waiting_share(times_s: Any) -> Any:
     >>> round(waiting_share([10.0, 10.0, 10.0, 12.5]), 3)
     0.15
     """
-    step_s = step_time_s(times_s)
-    if np.any(step_s == 0):
+    checked = _times(times_s)
+    step_s = np.max(checked, axis=-1, keepdims=True)
+    if not np.all(step_s):
         raise ValueError(f"times_s must hold a time above 0 s for every step, got {shown(times_s)}")
-    return as_given(np.mean(waiting_s(times_s), axis=-1) / step_s)
+    return plain(np.mean((step_s - checked) / step_s, axis=-1))
 
 
 def slowdown_of_longer_time(longer_by: Any) -> Any:
@@ -133,6 +132,7 @@ def _checked(distribution: Distribution) -> Distribution:
     return instance("distribution", distribution, Distribution, such_as="Normal(1.0, 0.02)")
 
 
+@np.errstate(under="ignore")  # the far tails of the integrand are 0
 def expected_maximum_s(distribution: Distribution, ranks: Any) -> Any:
     """Expected step time of ``ranks`` independent ranks, in seconds, for a count or an array of
     counts.
@@ -151,7 +151,7 @@ def expected_maximum_s(distribution: Distribution, ranks: Any) -> Any:
     score, log_density, log_cdf = _scores()
     n = np.asarray(ranks, dtype=float)[..., None]
     weights = np.exp(np.log(n) + (n - 1) * log_cdf + log_density)
-    return as_given(weights @ distribution.time_at_score_s(score))
+    return plain(weights @ distribution.time_at_score_s(score))
 
 
 def throughput_kept(distribution: Distribution, ranks: Any) -> Any:
@@ -163,31 +163,6 @@ def throughput_kept(distribution: Distribution, ranks: Any) -> Any:
     0.928
     """
     return _checked(distribution).mean_s / expected_maximum_s(distribution, ranks)
-
-
-def simulate_steps(distribution: Distribution, ranks: int, steps: int, seed: int) -> np.ndarray:
-    """Seconds of each of ``steps`` simulated steps: the same question asked of a seeded random
-    generator.
-
-    Up to 50 million draws, one for each rank and step.
-
-    >>> from dtlib.formulas.jitter import Uniform
-    >>> bool(simulate_steps(Uniform(0, 1), ranks=100, steps=10, seed=1).min() > 0.9)
-    True
-    """
-    _checked(distribution)
-    ranks, steps = (
-        whole_number("ranks", ranks, at_most=MOST_DRAWS),
-        whole_number("steps", steps, at_most=MOST_DRAWS),
-    )
-    whole_number("ranks x steps", ranks * steps, at_most=MOST_DRAWS)
-    generator = np.random.default_rng(whole_number("seed", seed, at_least=0))
-    simulated = np.empty(steps)
-    at_once = max(1, 10**6 // ranks)  # draws, in blocks of some megabytes
-    for first in range(0, steps, at_once):
-        block = simulated[first : first + at_once]
-        block[:] = np.max(distribution.sample_s(generator, (len(block), ranks)), axis=-1)
-    return simulated
 
 
 @broadcasting
@@ -202,7 +177,7 @@ def probability_of_straggler(slow_share: Any, ranks: Any) -> Any:
     """
     slow_share = real_number("slow_share", slow_share, at_most=1)
     with np.errstate(divide="ignore"):
-        return as_given(-np.expm1(whole_number("ranks", ranks, array=True) * np.log1p(-slow_share)))
+        return plain(-np.expm1(whole_number("ranks", ranks, array=True) * np.log1p(-slow_share)))
 
 
 @broadcasting

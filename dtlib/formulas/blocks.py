@@ -19,18 +19,11 @@ def check_counts(part: Any, *, zero: tuple[str, ...] = ()) -> None:
     in ``zero``).
     """
     for field in fields(part):
-        value = getattr(part, field.name)
+        name, value = field.name, getattr(part, field.name)
         if field.type == "int":
-            store(
-                part,
-                **{
-                    field.name: whole_number(
-                        field.name, value, at_least=0 if field.name in zero else 1
-                    )
-                },
-            )
+            store(part, **{name: whole_number(name, value, at_least=0 if name in zero else 1)})
         elif field.type == "bool":
-            choice(field.name, value, (True, False))
+            store(part, **{name: choice(name, value, (True, False))})
 
 
 @dataclass(frozen=True)

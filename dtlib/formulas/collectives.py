@@ -32,6 +32,7 @@ from dtlib.arguments import (
     broadcasting,
     choice,
     instance,
+    plain,
     real_number,
     shown,
     whole_number,
@@ -351,8 +352,3 @@ def _size(formula: Formula, ranks: Numbers, pieces: Numbers | None) -> tuple[Num
             f"pieces must be left out, the algorithm is not pipelined, got {shown(pieces)}"
         )
     return (ranks,)
-
-
-def plain(value: Numbers) -> Numbers:
-    """An array as it is, and anything without a dimension as a Python number."""
-    return value if np.ndim(value) else np.asarray(value).item()

@@ -18,8 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.arguments import broadcasting, choice, instance, real_number, shown, whole_number
-from dtlib.formulas.collectives import Cost, Numbers, plain
+from dtlib.arguments import (
+    broadcasting,
+    choice,
+    instance,
+    plain,
+    real_number,
+    shown,
+    whole_number,
+)
+from dtlib.formulas.collectives import Cost, Numbers
 from dtlib.network import Network, Tier
 
 __all__ = [

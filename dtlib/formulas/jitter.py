@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.arguments import LARGEST, choice, instance, real_number, shown, store, whole_number
+from dtlib.arguments import LARGEST, choice, plain, real_number, shown, store
 
 __all__ = [
     "JITTERS",
@@ -23,20 +23,15 @@ __all__ = [
     "Normal",
     "ShiftedExponential",
     "Uniform",
-    "as_given",
     "jitter",
     "normal_tail",
 ]
 
 JITTERS = ("normal", "lognormal", "exponential", "uniform")
+NORMAL_MEAN_OVER_STD = 8  # at least
 
 normal_tail = np.vectorize(lambda score: math.erfc(score / math.sqrt(2)) / 2, otypes=[float])
 _score_of_share = np.vectorize(NormalDist().inv_cdf, otypes=[float])
-
-
-def as_given(values: Any) -> Any:
-    """An array as it is, and a numpy scalar as a float."""
-    return values if np.ndim(values) else float(values)
 
 
 class Distribution(ABC):
@@ -59,30 +54,18 @@ class Distribution(ABC):
     def _cdf(self, time_s: Any) -> Any:
         """``cdf``, for a checked time."""
 
-    @abstractmethod
-    def _sample_s(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        """``sample_s``, for a checked shape."""
-
+    @np.errstate(under="ignore")  # a score or a share too small for a float is 0
     def cdf(self, time_s: Any) -> Any:
         """The probability that a rank needs at most ``time_s``."""
-        return as_given(self._cdf(real_number("time_s", time_s, unit="s", negative=True)))
+        return plain(self._cdf(real_number("time_s", time_s, unit="s", negative=True)))
 
-    def sample_s(self, generator: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
-        """Independent draws, by numpy's own sampler."""
-        instance(
-            "generator", generator, np.random.Generator, such_as="np.random.default_rng(seed=1)"
-        )
-        sides = shape if isinstance(shape, tuple) else (shape,)
-        return self._sample_s(
-            generator, tuple(whole_number("shape", side, at_least=0) for side in sides)
-        )
-
+    @np.errstate(under="ignore")
     def quantile_s(self, share: Any) -> Any:
         """The time that a ``share`` of ranks, strictly between 0 and 1, does not exceed."""
         share = real_number("share", share, zero=False)
         if np.any(np.asarray(share) >= 1):
             raise ValueError(f"share must be below 1, got {shown(share)}")
-        return as_given(self.time_at_score_s(_score_of_share(share)))
+        return plain(self.time_at_score_s(_score_of_share(share)))
 
     def _score(self, distance: Any, spread: float) -> np.ndarray:
         """``distance / spread``; with no spread, everything lies at infinity on its side."""
@@ -96,31 +79,34 @@ class Distribution(ABC):
 
 @dataclass(frozen=True)
 class Normal(Distribution):
-    """Jitter that is the sum of many small causes. Keep ``std_s`` well below ``mean_s``: times are
-    positive.
+    """Jitter that is the sum of many small causes.
+
+    A normal variable has a tail below zero, and a time has not: ``std_s`` is at most 1/8 of
+    ``mean_s``, so that a draw below 0 has probability 6e-16 and never comes up in a simulation. A
+    wider spread is a ``LogNormal``, which is positive.
 
     >>> Normal(1.0, 0.1).quantile_s(0.5)
     1.0
+    >>> Normal(1.0, 5.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: std_s must be at most 0.125 s, got 5.0
     """
 
     mean_s: float
     std_s: float
 
     def __post_init__(self) -> None:
-        store(
-            self,
-            mean_s=real_number("mean_s", self.mean_s, unit="s", zero=False, array=False),
-            std_s=real_number("std_s", self.std_s, unit="s", array=False),
-        )
+        mean_s = real_number("mean_s", self.mean_s, unit="s", zero=False, array=False)
+        widest_s = mean_s / NORMAL_MEAN_OVER_STD
+        std_s = real_number("std_s", self.std_s, unit="s", at_most=widest_s, array=False)
+        store(self, mean_s=mean_s, std_s=std_s)
 
     def time_at_score_s(self, score: np.ndarray) -> np.ndarray:
         return self.mean_s + self.std_s * score
 
     def _cdf(self, time_s: Any) -> Any:
         return normal_tail(-self._score(time_s - self.mean_s, self.std_s))
-
-    def _sample_s(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        return generator.normal(self.mean_s, self.std_s, shape)
 
 
 @dataclass(frozen=True)
@@ -135,13 +121,9 @@ class ShiftedExponential(Distribution):
     scale_s: float
 
     def __post_init__(self) -> None:
-        store(self, mean_s=real_number("mean_s", self.mean_s, unit="s", zero=False, array=False))
-        store(
-            self,
-            scale_s=real_number(
-                "scale_s", self.scale_s, unit="s", at_most=self.mean_s, array=False
-            ),
-        )
+        mean_s = real_number("mean_s", self.mean_s, unit="s", zero=False, array=False)
+        scale_s = real_number("scale_s", self.scale_s, unit="s", at_most=mean_s, array=False)
+        store(self, mean_s=mean_s, scale_s=scale_s)
 
     @property
     def shift_s(self) -> float:
@@ -152,9 +134,6 @@ class ShiftedExponential(Distribution):
 
     def _cdf(self, time_s: Any) -> Any:
         return -np.expm1(-np.maximum(self._score(time_s - self.shift_s, self.scale_s), 0))
-
-    def _sample_s(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        return self.shift_s + generator.exponential(self.scale_s, shape)
 
 
 @dataclass(frozen=True)
@@ -167,11 +146,9 @@ class LogNormal(Distribution):
     std_s: float
 
     def __post_init__(self) -> None:
-        store(
-            self,
-            mean_s=real_number("mean_s", self.mean_s, unit="s", zero=False, array=False),
-            std_s=real_number("std_s", self.std_s, unit="s", array=False),
-        )
+        mean_s = real_number("mean_s", self.mean_s, unit="s", zero=False, array=False)
+        std_s = real_number("std_s", self.std_s, unit="s", array=False)
+        store(self, mean_s=mean_s, std_s=std_s)
 
     @property
     def log_std(self) -> float:
@@ -189,9 +166,6 @@ class LogNormal(Distribution):
             log_time = np.log(np.maximum(time_s, 0.0))
         return normal_tail(-self._score(log_time - self.log_mean, self.log_std))
 
-    def _sample_s(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        return generator.lognormal(self.log_mean, self.log_std, shape)
-
 
 @dataclass(frozen=True)
 class Uniform(Distribution):
@@ -203,10 +177,9 @@ class Uniform(Distribution):
     high_s: float
 
     def __post_init__(self) -> None:
-        store(self, high_s=real_number("high_s", self.high_s, unit="s", zero=False, array=False))
-        store(
-            self, low_s=real_number("low_s", self.low_s, unit="s", at_most=self.high_s, array=False)
-        )
+        high_s = real_number("high_s", self.high_s, unit="s", zero=False, array=False)
+        low_s = real_number("low_s", self.low_s, unit="s", at_most=high_s, array=False)
+        store(self, low_s=low_s, high_s=high_s)
 
     @property
     def mean_s(self) -> float:
@@ -218,21 +191,19 @@ class Uniform(Distribution):
     def _cdf(self, time_s: Any) -> Any:
         return np.clip(self._score(time_s - self.low_s, self.high_s - self.low_s), 0, 1)
 
-    def _sample_s(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        return generator.uniform(self.low_s, self.high_s, shape)
-
 
 def jitter(kind: str, mean_s: float, std_s: float) -> Distribution:
     """One rank's step time, with this mean and standard deviation in seconds; ``kind`` is one of
     JITTERS.
 
     A uniform variable of standard deviation s spans 2 sqrt(3) s. No time is below 0, so that
-    ``std_s`` is at most the mean of an exponential and 1/sqrt(3) of the mean of a uniform one.
+    ``std_s`` is at most the mean of an exponential, 1/sqrt(3) of the mean of a uniform and 1/8 of
+    the mean of a normal one.
 
     >>> jitter("uniform", 10.0, 0.2).cdf(10.0)
     0.5
     """
-    choice("kind", kind, JITTERS)
+    kind = choice("kind", kind, JITTERS)
     mean_s = real_number("mean_s", mean_s, unit="s", zero=False, array=False)
     widest_s = {"exponential": mean_s, "uniform": mean_s / math.sqrt(3)}.get(kind, LARGEST)
     std_s = real_number("std_s", std_s, unit="s", at_most=widest_s, array=False)

@@ -8,13 +8,14 @@ weights and buffers come on top. All results are bytes; 80 GB is 80e9 of them, 8
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dtlib.arguments import (
     LARGEST_COUNT,
+    broadcastable,
     broadcasting,
     choice,
     instance,
@@ -51,9 +52,9 @@ class StateBytes:
     moments: Any
 
     def __post_init__(self) -> None:
-        store(
-            self, **{part: real_number(part, value, unit="B") for part, value in vars(self).items()}
-        )
+        broadcastable(**self.parts())
+        parts = {part: real_number(part, value, unit="B") for part, value in self.parts().items()}
+        store(self, **parts)
 
     @property
     def total(self) -> Any:
@@ -62,7 +63,14 @@ class StateBytes:
 
     def parts(self) -> dict[str, Any]:
         """The parts by name, in the order of the fields."""
-        return asdict(self)
+        return dict(vars(self))
+
+
+def _computed(weights: Any, gradients: Any, master: Any, moments: Any) -> StateBytes:
+    """A StateBytes of values that were computed here, from checked arguments: not checked again."""
+    state = object.__new__(StateBytes)
+    store(state, weights=weights, gradients=gradients, master=master, moments=moments)
+    return state
 
 
 def _whole(name: str, value: Any) -> Any:
@@ -79,11 +87,11 @@ def bytes_per_parameter(*, gradient_dtype: str) -> StateBytes:
     """Bytes per parameter of mixed-precision Adam: BF16 weights, FP32 master and moments, gradients
     as said.
 
-    >>> bytes_per_parameter(gradient_dtype="bf16").total, bytes_per_parameter(gradient_dtype="fp32").total
-    (16.0, 18.0)
+    >>> [bytes_per_parameter(gradient_dtype=dtype).total for dtype in GRADIENT_DTYPES]
+    [16.0, 18.0]
     """
-    choice("gradient_dtype", gradient_dtype, GRADIENT_DTYPES)
-    return StateBytes(
+    gradient_dtype = choice("gradient_dtype", gradient_dtype, GRADIENT_DTYPES)
+    return _computed(
         weights=constant("weight_bf16"),
         gradients=constant(f"gradient_{gradient_dtype}"),
         master=constant("master_fp32"),
@@ -98,9 +106,9 @@ def training_state(parameters: Any, *, gradient_dtype: str) -> StateBytes:
     >>> training_state(405e9, gradient_dtype="bf16").total
     6480000000000.0
     """
-    each = bytes_per_parameter(gradient_dtype=gradient_dtype)
     parameters = _whole("parameters", parameters)
-    return StateBytes(**{part: parameters * size for part, size in each.parts().items()})
+    each = bytes_per_parameter(gradient_dtype=gradient_dtype)
+    return _computed(**{part: parameters * size for part, size in each.parts().items()})
 
 
 @broadcasting
@@ -113,10 +121,20 @@ def sharded_by_group(
     Weights may be cut over the ranks of a node, for one, and the optimizer over all ranks.
     """
     instance("state", state, StateBytes, such_as="training_state(...)")
-    optimizer = whole_number("optimizer_ranks", optimizer_ranks, array=True)
-    return StateBytes(
-        weights=state.weights / whole_number("weights_ranks", weights_ranks, array=True),
-        gradients=state.gradients / whole_number("gradients_ranks", gradients_ranks, array=True),
+    ranks = {
+        "weights_ranks": whole_number("weights_ranks", weights_ranks, array=True),
+        "gradients_ranks": whole_number("gradients_ranks", gradients_ranks, array=True),
+        "optimizer_ranks": whole_number("optimizer_ranks", optimizer_ranks, array=True),
+    }
+    broadcastable(state=state.total, **ranks)
+    return _sharded(state, *ranks.values())
+
+
+def _sharded(state: StateBytes, weights: Any, gradients: Any, optimizer: Any) -> StateBytes:
+    """Each part over the ranks that share it; these are checked."""
+    return _computed(
+        weights=state.weights / weights,
+        gradients=state.gradients / gradients,
         master=state.master / optimizer,
         moments=state.moments / optimizer,
     )
@@ -139,11 +157,11 @@ def sharded_state(parameters: Any, ranks: Any, *, stage: int, gradient_dtype: st
     ranks = whole_number("ranks", ranks, array=True)
     stage = choice("stage", stage, STAGES)
     alone = ranks // ranks  # groups of one, in the shape of ranks
-    return sharded_by_group(
+    return _sharded(
         state,
-        optimizer_ranks=ranks if stage >= 1 else alone,
-        gradients_ranks=ranks if stage >= 2 else alone,
-        weights_ranks=ranks if stage >= 3 else alone,
+        weights=ranks if stage >= 3 else alone,
+        gradients=ranks if stage >= 2 else alone,
+        optimizer=ranks if stage >= 1 else alone,
     )
 
 

@@ -205,7 +205,7 @@ class Communicator:
         """This rank's rows of the sum or mean of everybody's ``array``, as torch has it.
 
         The first axis is cut into ``size`` runs of rows, as equal as can be
-        (``simulators.schedule.chunk_bounds``); rank r gets run r, and the other axes stay.
+        (``dtlib.formulas.partition.chunk_bounds``); rank r gets run r, and the other axes stay.
 
         >>> from dtlib.ranks import run
         >>> run(lambda comm: comm.reduce_scatter([[1, 2], [3, 4]]), ranks=2)

@@ -17,16 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtlib.arguments import choice, instance, shown, store, whole_number
+from dtlib.formulas.partition import chunk_bounds
 
-__all__ = [
-    "CONTRACTS",
-    "MOST_TRANSFERS",
-    "Contract",
-    "Schedule",
-    "Transfer",
-    "chunk_bounds",
-    "rows_of",
-]
+__all__ = ["CONTRACTS", "MOST_TRANSFERS", "Contract", "Schedule", "Transfer", "rows_of"]
 
 
 class Transfer(NamedTuple):
@@ -94,24 +87,6 @@ CONTRACTS = {
 }
 
 MOST_TRANSFERS = 50_000_000  # what memory holds, and a person waits for
-
-
-def chunk_bounds(size: int, chunks: int) -> np.ndarray:
-    """The ``chunks + 1`` boundaries that cut ``size`` (up to 2**53) into chunks as equal as
-    possible, larger ones first.
-
-    Chunk c is ``bounds[c]:bounds[c + 1]``; the sizes differ by at most 1 and are those of
-    ``np.array_split``.
-
-    >>> chunk_bounds(10, 4)
-    array([ 0,  3,  6,  8, 10])
-    """
-    size, chunks = (
-        whole_number("size", size, at_least=0),
-        whole_number("chunks", chunks, at_most=MOST_TRANSFERS),
-    )
-    boundary = np.arange(chunks + 1)
-    return boundary * (size // chunks) + np.minimum(boundary, size % chunks)
 
 
 def rows_of(array: np.ndarray) -> np.ndarray:

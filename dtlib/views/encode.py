@@ -1,4 +1,4 @@
-"""What Python and the front end say to each other: a view as plain data.
+"""A view as plain data: what Python hands to the front end.
 
 Numbers are rounded to seven significant digits, more than any chart can show; both hosts use this
 encoding, so that a page and a notebook print the same.
@@ -62,13 +62,13 @@ def _content(explorer: Explorer, shown: Shown) -> dict[str, Any]:
     return {
         "tables": {name: _columns(rows) for name, rows in shown.tables.items()},
         "readouts": [shown.readouts[name] for name in explorer.readouts],
-        "says": shown.says,
+        "alt_text": shown.alt_text,
     }
 
 
 def baked(explorer: Explorer) -> dict[str, Any]:
     """Every state: ``index`` nests one list a control down to ``[table numbers, readout texts,
-    sentence]``.
+    alternative text]``.
 
     Equal tables are stored once, in ``pool``; a state names them by position.
     """
@@ -87,7 +87,7 @@ def baked(explorer: Explorer) -> dict[str, Any]:
             while len(node) <= position:
                 node.append([])
             node = node[position]
-        node.append([numbers, content["readouts"], content["says"]])
+        node.append([numbers, content["readouts"], content["alt_text"]])
     return {"names": names, "pool": [json.loads(table) for table in pool], "index": index}
 
 
@@ -102,7 +102,7 @@ def vega_spec(chart: Any, height: int) -> dict[str, Any]:
     vega = vl_convert.vegalite_to_vega(spec)
     vega.setdefault("signals", []).append(
         {"name": "narrow", "value": False}
-    )  # the front end knows; legends ask
+    )  # the front end sets it on a narrow page, where legends take one column
     return vega
 
 

@@ -1,14 +1,15 @@
 """Explorers: one model, one chart, one front end, two hosts.
 
 An explorer is a Python function of a few discrete controls. It returns named tables, readouts and
-one sentence; a Vega-Lite chart draws the tables. In a notebook the kernel calls the function
+an alternative text; a Vega-Lite chart draws the tables. In a notebook the kernel calls the function
 (`dtlib.views.widget`). For the published page every state is computed once, when the book is built
 (`dtlib.views.page`). ``front/explorer.js`` shows both.
 
 >>> from dtlib.views.explorer import Control, Explorer, Shown
 >>> import altair as alt
 >>> def double(n: int) -> Shown:
-...     return Shown({"bars": [{"n": n, "twice": 2 * n}]}, {"twice": str(2 * n)}, f"Twice {n} is {2 * n}.")
+...     bars = [{"n": n, "twice": 2 * n}]
+...     return Shown({"bars": bars}, {"twice": str(2 * n)}, f"Twice {n} is {2 * n}.")
 >>> explorer = Explorer(
 ...     name="twice", title="Twice a number", model=double,
 ...     controls=(Control("n", "A number", (1, 2, 3)),),
@@ -42,24 +43,29 @@ Row = Mapping[str, Any]
 class Shown:
     """What an explorer shows in one state.
 
-    tables    rows by table name; the chart draws them, and ``columns`` of the explorer names what
-    is in them readouts  text by readout name, as printed beside the chart says      one sentence:
-    the alternative text of the chart, read out when a control moves
+    - ``tables``: rows by table name. The chart draws them, and the explorer's ``columns`` name what
+      is in them.
+    - ``readouts``: text by readout name, as printed beside the chart.
+    - ``alt_text``: one sentence that says what the chart shows. It stands below the chart, and a
+      screen reader reads it out when a control moves.
     """
 
     tables: Mapping[str, Sequence[Row]]
     readouts: Mapping[str, str]
-    says: str
+    alt_text: str
 
 
 @dataclass(frozen=True)
 class Control:
     """A control with a few values.
 
-    values  what the model is called with, in order texts   what the reader sees (default: ``str``
-    of each value) start   the value shown first (default: the first) kind    "slider", or "choice"
-    for a few named options limit   how many of the values can be had, from the values of the
-    controls before this one (default: all) play    whether a button steps through the values
+    - ``values``: what the model is called with, in order.
+    - ``texts``: what the reader sees (default: ``str`` of each value).
+    - ``start``: the value shown first (default: the first).
+    - ``kind``: "slider", or "choice" for a few named options.
+    - ``limit``: how many of the values can be had, from the values of the controls before this one
+      (default: all).
+    - ``play``: whether a button steps through the values.
     """
 
     name: str
@@ -106,12 +112,12 @@ class Column:
 class Explorer:
     """One explorer; the module's docstring shows how to make one.
 
-    name      unique, lower case with dashes: its address on the page
-    model     called with one keyword argument per control, returns a `Shown`
-    chart     an Altair chart over ``alt.NamedData`` tables, without data and without a width
-    readouts  label by readout name, in the order shown
-    columns   the columns of the table of numbers, by the field's name
-    height    of the chart in px
+    - ``name``: unique, lower case with dashes, its address on the page.
+    - ``model``: called with one keyword argument per control, returns a `Shown`.
+    - ``chart``: an Altair chart over ``alt.NamedData`` tables, without data and without a width.
+    - ``readouts``: label by readout name, in the order shown.
+    - ``columns``: the columns of the table of numbers, by the field's name.
+    - ``height``: of the chart, in px.
     """
 
     name: str

@@ -47,7 +47,8 @@ def notebook_prediction() -> str:
     """The anywidget module of a prediction."""
     return (
         _source("prediction.js")
-        + "\nexport default { render: ({ model, el }) => mountPrediction(el, model.get('spec')) };\n"
+        + "\nexport default {"
+        + " render: ({ model, el }) => mountPrediction(el, model.get('spec')) };\n"
     )
 
 

@@ -30,13 +30,15 @@ def html(view: Any) -> str:
 
 @html.register
 def _explorer(explorer: Explorer) -> str:
-    says = explorer.at(explorer.start).says
+    alt_text = escape(explorer.at(explorer.start).alt_text)
     data = {"spec": encode.explorer_spec(explorer), "baked": encode.baked(explorer)}
     return (
-        f'<figure class="dt-explorer" id="explorer-{explorer.name}" data-explorer="{explorer.name}">'
+        f'<figure class="dt-explorer" id="explorer-{explorer.name}" '
+        f'data-explorer="{explorer.name}">'
         f'<figcaption class="dt-title">{escape(explorer.title)}</figcaption>'
-        f'<div class="dt-static" role="img" aria-label="{escape(says)}">{encode.static_svg(explorer)}</div>'
-        f'<p class="dt-says">{escape(says)}</p>{_data(data)}</figure>'
+        f'<div class="dt-static" role="img" aria-label="{alt_text}">'
+        f"{encode.static_svg(explorer)}</div>"
+        f'<p class="dt-says">{alt_text}</p>{_data(data)}</figure>'
     )
 
 

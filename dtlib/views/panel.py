@@ -90,7 +90,7 @@ class LabPanel(widgets.VBox):
                 "process has ended. "
                 "The next run starts new ones."
             )
-        except Exception as error:  # a thread has nobody to raise to: the reader sees it here
+        except Exception as error:  # nobody catches it here: the reader sees it
             self._say(f"{type(error).__name__}: {error}")
         finally:
             self.cluster = None
@@ -125,9 +125,8 @@ class LabPanel(widgets.VBox):
         with cluster:
             self.cluster, self.kill.disabled = cluster, False
             self._say(f"Started {cluster.ranks} processes.")
-            network = self.lab.networks[
-                self.network.value
-            ]  # by number: None is no choice to a Dropdown
+            # The choice is a number, since a Dropdown takes None for no choice.
+            network = self.lab.networks[self.network.value]
             for measured in measurements(
                 cluster, self.payload.value, made.value, network=network, rounds=ROUNDS
             ):

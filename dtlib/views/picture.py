@@ -51,17 +51,16 @@ class Picture:
     """A figure and what it shows in words; refuses to be made without the words."""
 
     figure: Figure
-    says: str
+    alt_text: str
 
     def __post_init__(self) -> None:
-        if not self.says.strip():
-            raise ValueError(f"says must describe the picture, got {self.says!r}")
+        if not self.alt_text.strip():
+            raise ValueError(f"alt_text must describe the picture, got {self.alt_text!r}")
 
     def _repr_html_(self) -> str:
         text = io.StringIO()
-        for words in self.figure.findobj(
-            Text
-        ):  # those added after the axes were made are black, which is no ink
+        # Texts that were added after the axes were made have Matplotlib's own black.
+        for words in self.figure.findobj(Text):
             if words.get_color() == matplotlib.rcParams["text.color"]:
                 words.set_color(_STAND_IN)
         with matplotlib.rc_context(_STYLE):
@@ -70,7 +69,8 @@ class Picture:
             )
         svg = text.getvalue().replace(_STAND_IN, INK)
         svg = svg[svg.index("<svg") :]
+        alt_text = escape(self.alt_text)
         return (
-            f'<figure class="dt-picture"><div role="img" aria-label="{escape(self.says)}">{svg}</div>'
-            f"<figcaption>{escape(self.says)}</figcaption></figure>"
+            f'<figure class="dt-picture"><div role="img" aria-label="{alt_text}">{svg}</div>'
+            f"<figcaption>{alt_text}</figcaption></figure>"
         )

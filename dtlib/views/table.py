@@ -15,12 +15,13 @@ __all__ = ["STYLE", "Table"]
 
 STYLE = """<style>
 .dt-table { overflow-x: auto; color: inherit; }
-.dt-table table { width: 100%; margin: 0.4rem 0; border: 0; border-collapse: collapse; table-layout: auto;
-  color: inherit; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
+.dt-table table { width: 100%; margin: 0.4rem 0; border: 0; border-collapse: collapse;
+  table-layout: auto; color: inherit; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
 .dt-table caption { caption-side: top; text-align: left; color: inherit; font-weight: 650; }
 .dt-table tr { background: transparent !important; }
-.dt-table :is(td, th) { padding: 0.3rem 0.9rem 0.3rem 0; text-align: left !important; vertical-align: top;
-  color: inherit; white-space: normal; overflow-wrap: break-word; border: 0; font-weight: 400; max-width: none;
+.dt-table :is(td, th) { padding: 0.3rem 0.9rem 0.3rem 0; text-align: left !important;
+  vertical-align: top; color: inherit; white-space: normal; overflow-wrap: break-word; border: 0;
+  font-weight: 400; max-width: none;
   border-bottom: 1px solid color-mix(in srgb, currentColor 22%, transparent); }
 .dt-table th[scope="col"] { font-weight: 650; }
 </style>"""
@@ -30,9 +31,9 @@ STYLE = """<style>
 class Table:
     """Rows of text; the first cell of a row is its heading.
 
-    >>> Table("Bytes per parameter", ("Gradients", "Bytes"), (("BF16", "16"), ("FP32", "18"))).rows[1]
+    >>> Table("Bytes a parameter", ("Gradients", "Bytes"), (("BF16", "16"), ("FP32", "18"))).rows[1]
     ('FP32', '18')
-    >>> Table("Bytes per parameter", ("Gradients", "Bytes"), (("BF16",),))
+    >>> Table("Bytes a parameter", ("Gradients", "Bytes"), (("BF16",),))
     Traceback (most recent call last):
     ...
     ValueError: rows must have 2 cells, one for each heading, got ('BF16',)
@@ -59,8 +60,8 @@ class Table:
         head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in self.headings)
         body = "".join(f"<tr>{_cells(row)}</tr>" for row in self.rows)
         return (
-            f'<div class="dt-table" role="region" aria-label="{caption}" tabindex="0"><table><caption>{caption}'
-            f"</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+            f'<div class="dt-table" role="region" aria-label="{caption}" tabindex="0">'
+            f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
     def _repr_html_(self) -> str:

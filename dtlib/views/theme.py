@@ -24,7 +24,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 VEGA_CONFIG: dict[str, Any] = {
     "background": "transparent",
-    "aria": False,  # the figure is one picture with one sentence; without this every mark would be read out
+    "aria": False,  # the figure is one picture with one text, or every mark would be read out
     "font": FONT,
     "view": {"stroke": None},
     "axisX": {"labelAngle": 0},

@@ -32,7 +32,7 @@ class ExplorerWidget(anywidget.AnyWidget):
     def __init__(self, explorer: Explorer) -> None:
         self._explorer = explorer
         super().__init__(
-            _esm=front_end.notebook_explorer(),  # bundled when the first is shown: importing stays light
+            _esm=front_end.notebook_explorer(),  # bundled only now: importing stays light
             spec=encode.explorer_spec(explorer),
             asked=list(explorer.start),
             shown=encode.shown_state(explorer, explorer.start),
@@ -42,9 +42,7 @@ class ExplorerWidget(anywidget.AnyWidget):
     def _answer(self, change: Any) -> None:
         try:
             self.shown = encode.shown_state(self._explorer, change["new"])
-        except (
-            Exception
-        ) as error:  # a widget's callback has nobody to raise to: the reader sees it in the figure
+        except Exception as error:  # nobody catches it here: the reader sees it in the figure
             self.shown = {"error": f"{type(error).__name__}: {error}"}
 
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from dtlib.formulas.partition import chunk_bounds
 from dtlib.ranks.failures import disagreement
 from dtlib.ranks.result import Counters
 from dtlib.ranks.transport import Collectives, Message, Transport, sum_and_result_dtypes
-from dtlib.simulators.schedule import chunk_bounds
 
 __all__ = ["ALL", "LibraryTransport", "as_bytes"]
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dtlib.formulas.partition import chunk_bounds
 from dtlib.ranks.local.synchronization import SMALL_BYTES
 from dtlib.ranks.result import Call
 from dtlib.ranks.transport import sum_and_result_dtypes
-from dtlib.simulators.schedule import chunk_bounds
 
 if TYPE_CHECKING:
     from dtlib.ranks.local.transport import LocalTransport

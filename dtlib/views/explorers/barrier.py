@@ -20,8 +20,9 @@ from dtlib.formulas.barrier import (
 )
 from dtlib.formulas.jitter import JITTERS, Distribution, jitter
 from dtlib.units import count_text, duration
+from dtlib.views.charts import Looks, log_axis, rule, table
 from dtlib.views.explorer import Column, Control, Explorer, Shown
-from dtlib.views.theme import COLORS, DASHES, INK
+from dtlib.views.theme import COLORS, INK
 
 __all__ = ["expected_maximum", "one_slow_rank"]
 
@@ -82,30 +83,24 @@ def _one_slow_rank_chart() -> alt.LayerChart:
         scale=alt.Scale(domain=[0, 15]),
         axis=alt.Axis(tickCount=4),
     )
-    states = ["computes", "waits"]
+    states = Looks(("computes", "waits"))
+    filled = Looks(states.names, colors=(COLORS[0], "transparent"))
     bars = (
-        alt.Chart(alt.NamedData("ranks"))
+        table("ranks")
         .mark_bar(strokeWidth=1.5)
         .encode(
             x=time,
             x2="to_s:Q",
             y=alt.Y("rank:N", title=f"Rank (the first {RANKS_DRAWN})", sort=None),
-            fill=alt.Fill(
-                "state:N",
-                title=None,
-                scale=alt.Scale(domain=states, range=[COLORS[0], "transparent"]),
-            ),
-            stroke=alt.Stroke(
-                "state:N", title=None, scale=alt.Scale(domain=states, range=list(COLORS[:2]))
-            ),
+            fill=filled.color("state", alt.Fill),
+            stroke=states.color("state", alt.Stroke),
         )
     )
-    step = alt.Chart(alt.NamedData("step")).encode(x=alt.X("ends_s:Q"))
-    rule = step.mark_rule(color=INK, strokeDash=[6, 3], strokeWidth=1.5)
+    step = table("step").encode(x=alt.X("ends_s:Q"))
     label = step.mark_text(align="right", dx=-6, dy=-8, color=INK).encode(
         y=alt.value(0), text="label:N"
     )
-    return alt.layer(bars, rule, label)
+    return alt.layer(bars, rule(step), label)
 
 
 one_slow_rank = Explorer(
@@ -202,46 +197,28 @@ def _expected_maximum(kind: str, percent: int, ranks: int) -> Shown:
 
 
 def _expected_maximum_chart() -> alt.LayerChart:
-    shapes = list(NAMES.values())
-    x_scale, y_scale = (
-        alt.Scale(type="log", base=2, domain=[RANKS[0], RANKS[-1]]),
-        alt.Scale(domain=[1, 2.2]),
-    )
-    x_axis = alt.Axis(values=[8, 64, 512, 4096, 32_768], format=",")
-    dashes = [list(dash) for dash in DASHES[:4]]
+    kinds = Looks(tuple(NAMES.values()))
+
+    def ranks(field: str) -> alt.X:
+        values = (8, 64, 512, 4096, 32_768)
+        return log_axis(alt.X, field, "Ranks (log scale)", RANKS, values, format=",")
+
+    def ratio(field: str) -> alt.Y:
+        return alt.Y(
+            f"{field}:Q",
+            title="Expected step time / mean",
+            scale=alt.Scale(domain=[1, 2.2]),
+            axis=alt.Axis(tickCount=6),
+        )
 
     def looks(field: str) -> dict[str, Any]:
-        return {
-            "color": alt.Color(
-                f"{field}:N", title=None, scale=alt.Scale(domain=shapes, range=list(COLORS[:4]))
-            ),
-            "strokeDash": alt.StrokeDash(
-                f"{field}:N", title=None, scale=alt.Scale(domain=shapes, range=dashes)
-            ),
-        }
+        return {"color": kinds.color(field), "strokeDash": kinds.dash(field)}
 
-    lines = (
-        alt.Chart(alt.NamedData("curves"))
-        .mark_line(strokeWidth=1.5)
-        .encode(
-            x=alt.X("ranks:Q", title="Ranks (log scale)", scale=x_scale, axis=x_axis),
-            y=alt.Y(
-                "ratio:Q",
-                title="Expected step time / mean",
-                scale=y_scale,
-                axis=alt.Axis(tickCount=6),
-            ),
-            **looks("shape"),
-        )
-    )
-    chosen = (
-        alt.Chart(alt.NamedData("chosen"))
-        .mark_line(strokeWidth=4)
-        .encode(x=alt.X("n:Q", scale=x_scale), y=alt.Y("chosen:Q", scale=y_scale), **looks("of"))
-    )
-    here = alt.Chart(alt.NamedData("here")).encode(
-        x=alt.X("at:Q", scale=x_scale), y=alt.Y("step:Q", scale=y_scale)
-    )
+    lines = table("curves").mark_line(strokeWidth=1.5)
+    lines = lines.encode(x=ranks("ranks"), y=ratio("ratio"), **looks("shape"))
+    chosen = table("chosen").mark_line(strokeWidth=4)
+    chosen = chosen.encode(x=ranks("n"), y=ratio("chosen"), **looks("of"))
+    here = table("here").encode(x=ranks("at"), y=ratio("step"))
     point = here.mark_point(size=130, color=INK, opacity=1)
     label = here.mark_text(
         align="right", baseline="bottom", dx=-8, dy=-8, fontSize=14, fontWeight="bold", color=INK

@@ -4,7 +4,11 @@ sharding divides.
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import altair as alt
+import numpy as np
 
 from dtlib.facts import registry
 from dtlib.formulas.memory import (
@@ -17,6 +21,7 @@ from dtlib.formulas.memory import (
     training_state,
 )
 from dtlib.units import GB, binary, count_text, si
+from dtlib.views.charts import Looks, log_axis, rule, table
 from dtlib.views.explorer import Column, Control, Explorer, Row, Shown
 from dtlib.views.theme import INK
 
@@ -49,7 +54,7 @@ STATE_LINE, MEMORY_LINE = "state on each", "memory of each"
 FITS, TOO_LARGE = "fits", "does not fit"
 
 
-def _each_B(parameters: float, devices: int, sharding: str, gradients: str) -> float:
+def _each_B(parameters: float, devices: Any, sharding: str, gradients: str) -> Any:
     """Bytes of state on each device: a whole copy, or everything divided (ZeRO stage 3)."""
     return sharded_state(
         parameters, devices, stage=3 if sharding == SPLIT else 0, gradient_dtype=gradients
@@ -71,7 +76,8 @@ def _does_it_fit(
 ) -> Shown:
     parameters, memory_B = PARAMETERS[model], MEMORY_B[accelerator]
     total_B = training_state(parameters, gradient_dtype=gradients).total
-    each_B = _each_B(parameters, devices, sharding, gradients)
+    line_B = _each_B(parameters, np.array(DEVICES), sharding, gradients)
+    each_B = float(line_B[DEVICES.index(devices)])
     inside = fits(each_B, memory_B, 1)
     alone = fits(total_B, memory_B, 1)
     smallest = devices_needed(total_B, memory_B) if sharding == SPLIT else 1 if alone else None
@@ -90,12 +96,8 @@ def _does_it_fit(
     return Shown(
         tables={
             "state": [
-                {
-                    "devices": n,
-                    "line": STATE_LINE,
-                    "state_GB": _each_B(parameters, n, sharding, gradients) / GB,
-                }
-                for n in DEVICES
+                {"devices": n, "line": STATE_LINE, "state_GB": state_GB}
+                for n, state_GB in zip(DEVICES, line_B / GB, strict=True)
             ],
             "memory": [
                 {"devices": n, "line": MEMORY_LINE, "memory_GB": memory_B / GB}
@@ -116,57 +118,36 @@ def _does_it_fit(
             "fits": verdict,
             "smallest": count_text(smallest) if smallest else "no number",
         },
-        says=f"The training state of {SAID.get(model, model)} is {si(total_B)}; {placed} "
+        alt_text=f"The training state of {SAID.get(model, model)} is {si(total_B)}; {placed} "
         f"{FITS if inside else TOO_LARGE} in {si(memory_B)}: {_enough(smallest)}.",
     )
 
 
 def _does_it_fit_chart() -> alt.LayerChart:
-    devices = alt.X(
-        "devices:Q",
-        title="Number of devices",
-        scale=alt.Scale(type="log", base=2, domain=[DEVICES[0], DEVICES[-1]], nice=False),
-        axis=alt.Axis(values=[1, 8, 81, 1024, 16384], format=",d", grid=False),
+    devices = log_axis(
+        alt.X,
+        "devices",
+        "Number of devices",
+        DEVICES,
+        (1, 8, 81, 1024, 16384),
+        format=",d",
+        grid=False,
     )
-    scale = alt.Scale(type="log", domain=[0.005, 20_000], nice=False)
-    axis = alt.Axis(values=[0.01, 0.1, 1, 10, 100, 1000, 10_000], format=",~g")
-    lines = {
-        "color": alt.Color("line:N", title=None, scale=alt.Scale(domain=[STATE_LINE, MEMORY_LINE])),
-        "strokeDash": alt.StrokeDash(
-            "line:N",
-            title=None,
-            scale=alt.Scale(domain=[STATE_LINE, MEMORY_LINE], range=[[1, 0], [6, 3]]),
-        ),
-    }
+    lines = Looks((STATE_LINE, MEMORY_LINE))
+    looks = {"color": lines.color("line"), "strokeDash": lines.dash("line")}
 
     def gigabytes(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title="GB on each device", scale=scale, axis=axis)
+        values = (0.01, 0.1, 1, 10, 100, 1000, 10_000)
+        return log_axis(alt.Y, field, "GB on each device", (0.005, 20_000), values, format=",~g")
 
-    state = (
-        alt.Chart(alt.NamedData("state"))
-        .mark_line()
-        .encode(x=devices, y=gigabytes("state_GB"), **lines)
-    )
-    memory = (
-        alt.Chart(alt.NamedData("memory"))
-        .mark_line()
-        .encode(x=devices, y=gigabytes("memory_GB"), **lines)
-    )
+    state = table("state").mark_line().encode(x=devices, y=gigabytes("state_GB"), **looks)
+    memory = table("memory").mark_line().encode(x=devices, y=gigabytes("memory_GB"), **looks)
+    legend = alt.Legend(orient="bottom-left", columns=1, symbolFillColor=INK, symbolStrokeColor=INK)
+    verdicts = Looks((FITS, TOO_LARGE), shapes=("circle", "cross"))
     here = (
-        alt.Chart(alt.NamedData("here"))
+        table("here")
         .mark_point(size=170, color=INK, opacity=1)
-        .encode(
-            x=devices,
-            y=gigabytes("chosen_GB"),
-            shape=alt.Shape(
-                "verdict:N",
-                title=None,
-                scale=alt.Scale(domain=[FITS, TOO_LARGE], range=["circle", "cross"]),
-                legend=alt.Legend(
-                    orient="bottom-left", columns=1, symbolFillColor=INK, symbolStrokeColor=INK
-                ),
-            ),
-        )
+        .encode(x=devices, y=gigabytes("chosen_GB"), shape=verdicts.shape("verdict", legend=legend))
     )
     return (state + memory + here).resolve_scale(shape="independent")
 
@@ -230,37 +211,35 @@ NO_BREAK = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line
 THINNEST_LABEL_B = 1.2  # bytes per parameter: a thinner segment has no room for its letter
 
 
-def _whole_parts(stage: int, gradients: str) -> tuple[str, ...]:
-    """The parts of which two ranks hold as much as one rank alone: the stage does not divide them."""
-    alone, shared = (
-        sharded_state(1, ranks, stage=stage, gradient_dtype=gradients).parts() for ranks in (1, 2)
-    )
-    return tuple(part for part in alone if shared[part] == alone[part])
+def _kept(stage: int, gradients: str) -> tuple[str, ...]:
+    """The parts of which two ranks hold as much as one alone: the stage does not divide them."""
+    state = sharded_state(1, np.array([1, 2]), stage=stage, gradient_dtype=gradients)
+    return tuple(part for part, (alone, shared) in state.parts().items() if shared == alone)
 
 
 def _sum(state: StateBytes, parts: tuple[str, ...]) -> float:
     return sum(state.parts()[part] for part in parts)
 
 
+@cache
 def _segments(stage: int, gradients: str) -> list[Row]:
-    rows = []
-    for n in RANKS:
-        state = sharded_state(1, n, stage=stage, gradient_dtype=gradients).parts()
-        for order, (part, size) in enumerate(state.items()):
-            rows.append(
-                {
-                    "ranks": n,
-                    "part": PARTS[part],
-                    "order": order,
-                    "bytes": size,
-                    "letter": PARTS[part][0] if size >= THINNEST_LABEL_B else "",
-                }
-            )
-    return rows
+    """The parts at each of RANKS, stacked: the same for every model and number of ranks."""
+    state = sharded_state(1, np.array(RANKS), stage=stage, gradient_dtype=gradients)
+    return [
+        {
+            "ranks": n,
+            "part": PARTS[part],
+            "order": order,
+            "bytes": sizes[place],
+            "letter": PARTS[part][0] if sizes[place] >= THINNEST_LABEL_B else "",
+        }
+        for place, n in enumerate(RANKS)
+        for order, (part, sizes) in enumerate(state.parts().items())
+    ]
 
 
 def _state_by_parts(stage: int, ranks: int, model: str, gradients: str) -> Shown:
-    parameters, kept = STATE_MODELS[model], _whole_parts(stage, gradients)
+    parameters, kept = STATE_MODELS[model], _kept(stage, gradients)
     whole = training_state(parameters, gradient_dtype=gradients)
     state = sharded_state(parameters, ranks, stage=stage, gradient_dtype=gradients)
     per_parameter = sharded_state(1, ranks, stage=stage, gradient_dtype=gradients).total
@@ -287,7 +266,7 @@ def _state_by_parts(stage: int, ranks: int, model: str, gradients: str) -> Shown
                 for part, size in state.parts().items()
             ),
         },
-        says=f"At ZeRO stage {stage} "
+        alt_text=f"At ZeRO stage {stage} "
         f"{'one rank alone' if ranks == 1 else f'each of {count_text(ranks)} ranks'} holds "
         f"{si(state.total)} of the {si(whole.total)} of state; {limit}.",
     )
@@ -297,34 +276,27 @@ def _state_by_parts_chart() -> alt.LayerChart:
     ranks = alt.X(
         "ranks:O", title="Data-parallel ranks K", axis=alt.Axis(values=list(RANKS[::2]), format="d")
     )
-    scale = alt.Scale(domain=[0, 20], nice=False)
-    axis = alt.Axis(values=[0, 2, 4, 8, 12, 16], format="d")
-    stacked = alt.Y(
-        "bytes:Q", title="Bytes per parameter on a rank", stack="zero", scale=scale, axis=axis
-    )
-    segments = alt.Chart(alt.NamedData("segments")).encode(x=ranks, order=alt.Order("order:Q"))
+
+    def bytes_of(field: str, **options: Any) -> alt.Y:
+        return alt.Y(
+            f"{field}:Q",
+            title="Bytes per parameter on a rank",
+            scale=alt.Scale(domain=[0, 20], nice=False),
+            axis=alt.Axis(values=[0, 2, 4, 8, 12, 16], format="d"),
+            **options,
+        )
+
+    segments = table("segments").encode(x=ranks, order=alt.Order("order:Q"))
     bars = segments.mark_bar(stroke=INK, strokeWidth=0.6).encode(
-        y=stacked,
-        color=alt.Color(
-            "part:N", title=None, sort=None, scale=alt.Scale(domain=list(PARTS.values()))
-        ),
+        y=bytes_of("bytes", stack="zero"), color=Looks(tuple(PARTS.values())).color("part")
     )
     letters = segments.mark_text(fontSize=11, fontWeight="bold", baseline="middle").encode(
-        y=alt.Y("bytes:Q", stack="zero", bandPosition=0.5, scale=scale, axis=axis),
-        text="letter:N",
-        detail="part:N",
+        y=bytes_of("bytes", stack="zero", bandPosition=0.5), text="letter:N", detail="part:N"
     )
-    chosen = alt.Chart(alt.NamedData("chosen")).encode(
-        x=ranks, y=alt.Y("total:Q", scale=scale, axis=axis)
-    )
+    chosen = table("chosen").encode(x=ranks, y=bytes_of("total"))
     outline = chosen.mark_bar(filled=False, stroke=INK, strokeWidth=3)
     label = chosen.mark_text(dy=-9, fontWeight="bold", fontSize=13).encode(text="label:N")
-    floor = (
-        alt.Chart(alt.NamedData("floor"))
-        .mark_rule(strokeDash=[6, 3], strokeWidth=1.5, color=INK)
-        .encode(y=alt.Y("floor:Q", scale=scale, axis=axis))
-    )
-    return bars + letters + floor + outline + label
+    return bars + letters + rule(table("floor"), y=bytes_of("floor")) + outline + label
 
 
 state_by_parts = Explorer(

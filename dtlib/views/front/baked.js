@@ -10,9 +10,9 @@ export function mountBaked(root, { spec, baked }) {
       at.push(limit(position, node));
       node = node[at.at(-1)];
     }
-    const [numbers, readouts, says] = node;
+    const [numbers, readouts, altText] = node;
     const tables = Object.fromEntries(baked.names.map((name, i) => [name, baked.pool[numbers[i]]]));
-    draw({ at, counts, tables, readouts, says });
+    draw({ at, counts, tables, readouts, alt_text: altText });
   };
 
   // The address names an explorer's controls as ?ring.ranks=4&ring.step=3#explorer-ring

@@ -109,12 +109,12 @@ function chart(spec) {
   new ResizeObserver(resize).observe(holder);
   return {
     node: holder,
-    set(tables, says) {
+    set(tables, altText) {
       for (const [name, table] of Object.entries(tables)) view.data(name, rowsOf(table));
       if (width) view.run();
       else resize();
       holder.setAttribute("role", "img"); // Vega says graphics-document
-      holder.setAttribute("aria-label", says);
+      holder.setAttribute("aria-label", altText);
     },
   };
 }
@@ -149,7 +149,7 @@ function mountExplorer(root, spec, host) {
   });
 
   const outputs = spec.readouts.map(({ name, label }) => ({ label, node: element("output", { "data-readout": name, "aria-live": "off" }) }));
-  const says = element("p", { class: "dt-says", "aria-live": "polite" });
+  const sentence = element("p", { class: "dt-says", "aria-live": "polite" });
   const alarm = element("p", { class: "dt-error", role: "alert", hidden: true });
   const numbers = numbersTable(spec.columns);
   const actions = element("div", { class: "dt-actions" }, element("button", {
@@ -180,9 +180,9 @@ function mountExplorer(root, spec, host) {
     counts = state.counts;
     controls.forEach((control, position) => control.set(at[position], counts[position]));
     outputs.forEach((output, i) => (output.node.textContent = state.readouts[i]));
-    says.textContent = state.says;
+    sentence.textContent = state.alt_text;
     numbers.set(state.tables);
-    picture.set(state.tables, state.says);
+    picture.set(state.tables, state.alt_text);
     root.dataset.at = at.join(",");
   }
 
@@ -195,7 +195,7 @@ function mountExplorer(root, spec, host) {
     element("div", { class: "dt-controls" }, ...controls.map((control) => control.node)),
     element("dl", { class: "dt-readouts" }, ...outputs.map(({ label, node }) =>
       element("div", {}, element("dt", {}, label), element("dd", {}, node)))),
-    picture.node, says, alarm, numbers.node, actions);
+    picture.node, sentence, alarm, numbers.node, actions);
   host.ask([...at], draw);
   return draw;
 }
