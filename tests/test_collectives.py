@@ -134,7 +134,7 @@ def test_arrays_that_do_not_match(arrays, error, says):
 def test_the_event_log_of_a_ring():
     log = execute(make("all_reduce", "ring", 4), [np.arange(5, dtype="f4")] * 4)
     assert len(log.events) == 6 * 4
-    assert log.events[0] == (0, 0, 1, 3, True, 4)  # rank 0 starts with chunk 3, of one element
+    assert log.events[0][:6] == (0, 0, 1, 3, True, 4)  # rank 0 starts with chunk 3, of one element
     assert [event.bytes for event in log.events if event.chunk == 0] == [
         8
     ] * 6  # 5 elements: 2 + 1 + 1 + 1

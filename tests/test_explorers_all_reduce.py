@@ -99,7 +99,7 @@ def test_every_step_of_the_ring_moves_one_chunk_a_rank(ranks):
         assert shown.readouts["complete"] == f"{complete} of {ranks}"
         assert (
             f"has sent {step} chunk{'' if step == 1 else 's'} of S/{ranks} and holds {complete} "
-            "complete" in shown.says
+            "complete" in shown.alt_text
         )
         held = now
 
@@ -277,7 +277,7 @@ def test_careful_3_and_4_above_the_wire_yet_no_faster_wire():
         "450 GB/s of the wire",
         "370 GB/s of a ring",
     ):
-        assert said in picture.says
+        assert said in picture.alt_text
     assert "<svg" in picture._repr_html_()
 
 

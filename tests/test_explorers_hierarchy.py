@@ -150,7 +150,7 @@ def test_llama_3_405b_lands_where_the_source_says():
     assert shown.readouts["pp"] == "1.07 GB across"
     assert shown.readouts["data"] == "12.6 GB across"
     assert shown.readouts["dp"] == "128 on 2,048 nodes"
-    assert "Warning" not in shown.says
+    assert "Warning" not in shown.alt_text
 
 
 def test_it_warns_exactly_where_tensor_parallelism_leaves_the_node():
@@ -161,7 +161,7 @@ def test_it_warns_exactly_where_tensor_parallelism_leaves_the_node():
             assert (
                 (tp > node_size)
                 == ("tensor" in crossing)
-                == ("Warning" in shown.says)
+                == ("Warning" in shown.alt_text)
                 == ("⚠" in shown.readouts["tp"])
             ), (tp, node_size)
 
@@ -235,7 +235,7 @@ def test_whatever_else_is_innermost_drives_tensor_parallelism_out():
             for row in shown.tables["traffic"]
             if (row["kind"], row["tier"]) == ("tensor", "across")
         ) == pytest.approx(across, abs=0.05)
-        assert (f"beside {innermost}" in shown.says) == (innermost != "tensor")
+        assert (f"beside {innermost}" in shown.alt_text) == (innermost != "tensor")
 
 
 # --- Predictions ----------------------------------------------------------------------------------

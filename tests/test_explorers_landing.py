@@ -91,7 +91,7 @@ def test_no_control_is_dead_and_every_bar_fits():
 def test_the_sentence_holds_the_numbers():
     for at in the_wire.states():
         shown = the_wire.at(at)
-        assert all(shown.readouts[name] in shown.says for name in ("wire", "sent", "waiting"))
+        assert all(shown.readouts[name] in shown.alt_text for name in ("wire", "sent", "waiting"))
 
 
 def test_light():
