@@ -363,7 +363,8 @@ def test_what_is_left_out_is_absent():
     assert Architecture(**few, experts=experts) == Architecture(
         **few, **usual, experts=experts, ffn=0
     )
-    for part in (Attention(4, 2, 8), experts, SMALL, tensor_shard(SMALL, 1)):
+    latent = LatentAttention(3, 7, 13, 5, 7, 3)
+    for part in (Attention(4, 2, 8), latent, experts, SMALL, tensor_shard(SMALL, 1)):
         with pytest.raises(FrozenInstanceError):
             part.heads = 3
 

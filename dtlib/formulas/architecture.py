@@ -185,7 +185,7 @@ def forward_flops_per_token(arch: Architecture, seq_len: Any, *, causal: bool) -
         + (moe_layers * arch.experts.experts * arch.hidden if arch.experts else 0)
         + arch.vocab * arch.hidden
     )
-    attended = (seq_len + 1) / 2 if causal else seq_len * 1.0
+    attended = (seq_len + 1) / 2 if causal else seq_len
     return 2.0 * matrices + 2.0 * arch.layers * arch.attention.score_width * attended
 
 
