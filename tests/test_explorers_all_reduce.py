@@ -329,10 +329,10 @@ def test_predictions():
 
 
 @pytest.mark.parametrize("name", predictions.__all__)
-def test_slips_are_not_the_answer(name):
+def test_hints_are_not_about_the_answer(name):
     prediction = getattr(predictions, name)
-    assert prediction.slips
-    wrong = [value for value, _ in prediction.slips]
+    assert prediction.hints
+    wrong = [value for value, _ in prediction.hints]
     assert len(set(wrong)) == len(wrong)
     assert all(
         not math.isclose(value, prediction.answer, rel_tol=2 * prediction.tolerance)

@@ -134,12 +134,12 @@ def test_the_charts_hold_every_state():
     )
 
 
-def test_predictions_are_computed_and_their_slips_are_wrong():
+def test_predictions_are_computed_and_their_hints_are_wrong():
     assert nine_tenths.answer == pytest.approx(100 / 9)
     assert defect_in_a_job.answer == pytest.approx(100 * (1 - 0.9999**16_384))
     assert (
         10.78 < jitter_of_many.answer < 10.80
     )  # 3.97 standard deviations, from tables of the normal maximum
     for prediction in (nine_tenths, jitter_of_many, defect_in_a_job):
-        for wrong, _ in prediction.slips:
+        for wrong, _ in prediction.hints:
             assert abs(wrong / prediction.answer - 1) > prediction.tolerance

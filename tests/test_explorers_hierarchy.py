@@ -259,15 +259,15 @@ def test_predictions():
 
 def test_a_two_way_rate_gives_another_ratio():
     assert (
-        dict(predictions.link_ratio.slips)[18]
+        dict(predictions.link_ratio.hints)[18]
         == "That divides a sum of both directions by the rate of one."
     )
 
 
 @pytest.mark.parametrize("name", predictions.__all__)
-def test_slips_are_not_the_answer(name):
+def test_hints_are_not_about_the_answer(name):
     prediction = getattr(predictions, name)
-    wrong = [value for value, _ in prediction.slips]
+    wrong = [value for value, _ in prediction.hints]
     assert wrong and len(set(wrong)) == len(wrong)
     assert all(
         not math.isclose(value, prediction.answer, rel_tol=2 * prediction.tolerance)

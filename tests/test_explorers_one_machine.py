@@ -258,17 +258,17 @@ def test_the_columns_of_the_table_are_drawn_or_said(explorer):
     [predictions.state_of_405b, predictions.gpus_for_405b, predictions.stage_1_on_64],
     ids=lambda prediction: prediction.name,
 )
-def test_predictions_tell_slips_from_the_answer(prediction):
-    for wrong, text in prediction.slips:
+def test_predictions_tell_wrong_numbers_from_the_answer(prediction):
+    for wrong, text in prediction.hints:
         assert abs(wrong - prediction.answer) > prediction.tolerance * prediction.answer, text
-    assert len({wrong for wrong, _ in prediction.slips}) == len(prediction.slips) >= 3
+    assert len({wrong for wrong, _ in prediction.hints}) == len(prediction.hints) >= 3
 
 
 def test_predictions_are_what_their_reasons_say():
     assert predictions.state_of_405b.answer == 405e9 * (2 + 2 + 4 + 8) / 1e12
     assert predictions.stage_1_on_64.answer == 30 + 90 / 64
-    assert [wrong for wrong, _ in predictions.gpus_for_405b.slips] == [80, 11, 76, 82, 92]
-    assert [wrong for wrong, _ in predictions.stage_1_on_64.slips] == [1.875, 16.640625, 120]
+    assert [wrong for wrong, _ in predictions.gpus_for_405b.hints] == [80, 11, 76, 82, 92]
+    assert [wrong for wrong, _ in predictions.stage_1_on_64.hints] == [1.875, 16.640625, 120]
 
 
 def test_the_measured_runs_of_the_chapter_are_the_published_figures():

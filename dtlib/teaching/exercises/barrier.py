@@ -139,7 +139,7 @@ check_slowdown = define(
             ([1.0, 1.0, 0.9],),
             ([1.0],),
         ),
-        mistakes=(
+        hints=(
             (
                 lambda rates: len(rates) / sum(rates),
                 "This takes the mean speed. Who decides when the step ends?",
@@ -220,7 +220,7 @@ check_expected_step = define(
             ([10.0] * 99 + [11.0], 100),
             ([7.0], 5),
         ),
-        mistakes=(
+        hints=(
             (
                 lambda times_s, ranks: sum(times_s) / len(times_s),
                 "This is the mean of one rank: it is right for one rank only.",

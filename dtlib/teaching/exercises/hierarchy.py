@@ -312,7 +312,7 @@ def _sent_across(events: Log, group: int) -> int:
     return _most((a, size) for a, _, size in _crossing(events, group))
 
 
-# Every slip below makes another number of it.
+# Every mistake below makes another number of it.
 LOG = [
     (0, 1, 40),
     (3, 4, 300),
@@ -349,7 +349,7 @@ check_across = define(
             ([], 4),
             ([(0, 1, 7)], 1),
         ),
-        mistakes=(
+        hints=(
             (
                 lambda events, group: sum(size for *_, size in _crossing(events, group)),
                 "That is what all ranks send across together. Which one sends most?",
