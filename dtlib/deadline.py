@@ -1,11 +1,8 @@
 """Calls a reader's function with a time limit, so that an endless loop does not stop the notebook.
 
-On the main thread of Linux and macOS a timer signal raises TimeUp in the function, even while it
-sleeps, and again after whatever swallowed it. Elsewhere the function runs in a thread of its own
-that is told to end once; if it sleeps or swallows that, it goes on in the background.
-
-This is for honest mistakes and no defense against hostile code. A single call that stays in C, such
-as ``sum(range(10**11))``, runs to its end first; to stop it earlier, restart the kernel.
+On the main thread of Linux and macOS a timer signal ends the call. Elsewhere it is made in a thread
+that is left behind when it is late. This is for honest mistakes and no defense against hostile
+code; and a call that stays in C, such as ``sum(range(10**11))``, runs to its end first.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from typing import Any
 
 from dtlib.arguments import real_number
 
-__all__ = ["Outcome", "TimeUp", "call_within"]
+__all__ = ["Outcome", "call_within"]
 
 TICK_S = 0.01
 
@@ -34,27 +31,21 @@ class TimeUp(BaseException):
 
 @dataclass
 class Outcome:
-    """What came of a call: a value or an error, or neither because it was ``timed_out``.
-
-    ``goes_on`` if it could not be stopped, ``printed`` if it wrote to standard output,
-    ``replaced`` the names of Python's builtins that it replaced or deleted (they are back).
-    """
+    """What came of a call: a value or an error, or neither because it was ``timed_out``."""
 
     value: Any = None
     error: BaseException | None = None
     timed_out: bool = False
-    goes_on: bool = False
+    goes_on: bool = False  # in the background, where it could not be stopped
     printed: bool = False
-    replaced: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()  # builtins that it replaced or deleted, and that are back
 
 
-class _Sink(io.TextIOBase):
-    """Standard output that keeps nothing but whether there was any: a flood costs no memory."""
-
+class _Sink(io.TextIOBase):  # keeps no output: a flood costs no memory
     written = False
 
     def write(self, text: str) -> int:
-        self.written = self.written or bool(text)
+        self.written = True
         return len(text)
 
 
@@ -66,96 +57,77 @@ def call_within(seconds: float, function: Callable[..., Any], *inputs: Any) -> O
     >>> call_within(1, lambda n: n + 1, 2).value
     3
     """
-    seconds = real_number("seconds", seconds, unit="s", zero=False, array=False)
-    on_main = threading.current_thread() is threading.main_thread()
-    call = _under_alarm if on_main and hasattr(signal, "setitimer") else _in_thread
-    names, sink = vars(builtins), _Sink()
+    real_number("seconds", seconds, unit="s", zero=False, array=False)
+    names, sink, came = vars(builtins), _Sink(), Outcome()
     before, after = names.copy(), {}
 
-    def work() -> Any:
+    def call() -> Any:
+        return function(*inputs)
+
+    def work() -> None:
         try:
-            return function(*inputs)
+            came.value = call()
+        except BaseException as error:
+            came.error = error
         finally:  # before anything else is called: it may need what was replaced
             after.update(names)
             names.update(before)
 
+    on_main = threading.current_thread() is threading.main_thread()
     with contextlib.redirect_stdout(sink):
-        outcome = call(seconds, work)
-    after = after or names.copy()  # of a call that goes on
+        if on_main and hasattr(signal, "setitimer"):
+            late, goes_on = _late_under_alarm(seconds, work), False
+        else:
+            thread = threading.Thread(target=work, daemon=True)
+            thread.start()
+            thread.join(seconds)
+            late = goes_on = thread.is_alive()
+    outcome = Outcome(timed_out=True, goes_on=goes_on) if late else came
+    after = after or names.copy()
     names.update(before)
+    if isinstance(outcome.error, KeyboardInterrupt):
+        raise outcome.error
     outcome.replaced = tuple(n for n in before if n not in after or after[n] is not before[n])
     outcome.printed = sink.written
     return outcome
 
 
-class _Alarm:
-    """The timer's handler: raises TimeUp in the frames above ``base``, and sets the timer again.
+def _late_under_alarm(seconds: float, work: Callable[[], None]) -> bool:
+    """Calls ``work``; a timer raises TimeUp in what it calls, and again if that was swallowed.
 
-    A bare ``except:`` in a loop swallows what interrupts a sleep. So the same frames are also
-    traced, and it is raised once more some lines later, one line later each time, until that
-    falls outside of every ``try``. Later alarms leave more time for those lines to be reached.
+    A bare ``except:`` in a loop swallows what interrupts a sleep. So TimeUp is also raised by a
+    trace some lines later, one more each time, until that falls outside of every ``try``.
     """
+    base, tracer, rounds, lines = sys._getframe(), sys.gettrace(), 0, 0
 
-    def __init__(self, base: FrameType) -> None:
-        self.base = base
-        self.rounds = self.lines_to_go = 0
-
-    def __call__(self, signum: int, frame: FrameType | None) -> None:
-        self.rounds += 1
-        signal.setitimer(signal.ITIMER_REAL, TICK_S * self.rounds)
-        if frame is self.base:
+    def ring(signum: int, frame: FrameType | None) -> None:
+        nonlocal rounds, lines
+        rounds, lines = rounds + 1, (rounds + 1) % 20
+        # More time for each round: those lines must be reached on a busy machine too.
+        signal.setitimer(signal.ITIMER_REAL, TICK_S * rounds)
+        if frame is base or frame.f_code is work.__code__:
             return
-        self.lines_to_go = self.rounds % 20
-        while frame is not None and frame is not self.base:
-            frame.f_trace = self._trace
+        while frame is not base:
+            if frame.f_code is not work.__code__:
+                frame.f_trace = trace
             frame = frame.f_back
-        sys.settrace(self._trace)
+        sys.settrace(trace)
         raise TimeUp
 
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "line":
-            self.lines_to_go -= 1
-            if self.lines_to_go < 0:
-                raise TimeUp
-        return self._trace
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines -= event == "line"
+        if lines < 0:
+            raise TimeUp
+        return trace
 
-
-def _under_alarm(seconds: float, work: Callable[[], Any]) -> Outcome:
-    alarm, outcome, tracer = _Alarm(sys._getframe()), Outcome(), sys.gettrace()
-    handler = signal.signal(signal.SIGALRM, alarm)
+    handler = signal.signal(signal.SIGALRM, ring)
     timer = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        outcome.value = work()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        outcome.error = error
+        work()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.settrace(tracer)
         signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, *timer)
-    return Outcome(timed_out=True) if alarm.rounds else outcome
-
-
-def _in_thread(seconds: float, work: Callable[[], Any]) -> Outcome:
-    outcome = Outcome()
-
-    def run() -> None:
-        try:
-            outcome.value = work()
-        except BaseException as error:
-            outcome.error = error
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not thread.is_alive():
-        return outcome
-    import ctypes  # absent from some builds of Python, and needed by few calls
-
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread.ident), ctypes.py_object(TimeUp)
-    )
-    thread.join(50 * TICK_S)
-    return Outcome(timed_out=True, goes_on=thread.is_alive())
+    return rounds > 0

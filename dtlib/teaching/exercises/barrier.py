@@ -41,6 +41,7 @@ check_slow_rank = define(
             ),
             (10.0, "This is the mean over the GPUs. The step ends with the last of them."),
             (8.0, "Less speed takes more time: divide."),
+            (2.5, "This is the time added. The step itself is asked."),
         ),
         explanation="The time is the work over the speed, and 1,023 GPUs wait for it.",
     ),

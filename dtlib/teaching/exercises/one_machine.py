@@ -43,6 +43,10 @@ check_state_70b = define(
         lambda: _70B.total,
         unit="bytes",
         hints=(
+            (
+                lambda: _70B.total / registry.model("Llama-3.1-70B")["parameters"].value * 70e9,
+                "That takes the count from the name: use the one that is given.",
+            ),
             (_70B.weights, "These are the weights alone: what else is there for each parameter?"),
             (_70B.weights + _70B.gradients, "Weights and gradients, and the optimizer is missing."),
             (
