@@ -1,266 +1,133 @@
-"""Calls a learner's function so that nothing it does stops the notebook: endless loops, exits,
-floods of output.
+"""Calls a reader's function with a time limit, so that an endless loop does not stop the notebook.
 
-On the main thread of Linux and macOS a timer signal ends the call, even while it sleeps; should the
-call disarm the timer, a second thread notices. Elsewhere the call runs in a thread that is sent an
-exception; a thread that sleeps is left behind and ends when it wakes.
-
-The limit of all this: Python acts on a signal or an exception between two of its own instructions.
-A single call that stays in C, such as ``sum(range(10**11))``, runs to its end first, holds up every
-thread of the process, and only then is told that it ran too long. To stop it earlier, restart the
-kernel.
+On the main thread of Linux and macOS a timer signal ends the call. Elsewhere it is made in a thread
+that is left behind when it is late. This is for honest mistakes and no defense against hostile
+code; and a call that stays in C, such as ``sum(range(10**11))``, runs to its end first.
 """
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import io
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-__all__ = ["Outcome", "TimeUp", "call_within"]
+from dtlib.arguments import real_number
+
+__all__ = ["Outcome", "call_within"]
 
 TICK_S = 0.01
-GRACE_S = 0.5
-KEPT_CHARACTERS = 1000
 
 
 class TimeUp(BaseException):
-    """Raised inside a call that ran past its deadline; not an Exception, so that ``except
-    Exception`` lets it pass.
-    """
+    """Raised in a call that runs too long; ``except Exception`` lets it pass."""
 
 
 @dataclass
 class Outcome:
-    """What came of a call: a value or an error, or neither because it was ``timed_out``; and what
-    it printed first.
-    """
+    """What came of a call: a value or an error, or neither because it was ``timed_out``."""
 
     value: Any = None
     error: BaseException | None = None
     timed_out: bool = False
-    printed: str = ""
+    goes_on: bool = False  # in the background, where it could not be stopped
+    printed: bool = False
+    replaced: tuple[str, ...] = ()  # builtins that it replaced or deleted, and that are back
 
 
-class _Beginning(io.TextIOBase):
-    """A text stream that keeps only the first characters, so that a flood costs no memory."""
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def writable(self) -> bool:
-        return True
+class _Sink(io.TextIOBase):  # keeps no output: a flood costs no memory
+    written = False
 
     def write(self, text: str) -> int:
-        self.text += text[: KEPT_CHARACTERS - len(self.text)]
+        self.written = True
         return len(text)
 
 
 def call_within(seconds: float, function: Callable[..., Any], *inputs: Any) -> Outcome:
-    """``function(*inputs)`` with its standard output caught, stopped after ``seconds``.
+    """``function(*inputs)`` without its output, stopped after ``seconds``.
 
-    Everything the function raises comes back in the outcome, ``SystemExit`` and its own
-    ``KeyboardInterrupt`` included. An interrupt by the user passes through.
+    What it raises comes back in the outcome, ``SystemExit`` included; ``KeyboardInterrupt`` passes.
 
-    >>> call_within(1, lambda n: n + 1, 2)
-    Outcome(value=3, error=None, timed_out=False, printed='')
+    >>> call_within(1, lambda n: n + 1, 2).value
+    3
     """
-    by_signal = (
-        hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-    )
-    beginning = _Beginning()
-    with contextlib.redirect_stdout(beginning):
-        outcome = (_call_under_alarm if by_signal else _call_in_thread)(
-            seconds, lambda: function(*inputs)
-        )
-    outcome.printed = beginning.text
+    real_number("seconds", seconds, unit="s", zero=False, array=False)
+    names, sink, came = vars(builtins), _Sink(), Outcome()
+    before, after = names.copy(), {}
+
+    def call() -> Any:
+        return function(*inputs)
+
+    def work() -> None:
+        try:
+            came.value = call()
+        except BaseException as error:
+            came.error = error
+        finally:  # before anything else is called: it may need what was replaced
+            after.update(names)
+            names.update(before)
+
+    on_main = threading.current_thread() is threading.main_thread()
+    with contextlib.redirect_stdout(sink):
+        if on_main and hasattr(signal, "setitimer"):
+            late, goes_on = _late_under_alarm(seconds, work), False
+        else:
+            thread = threading.Thread(target=work, daemon=True)
+            thread.start()
+            thread.join(seconds)
+            late = goes_on = thread.is_alive()
+    outcome = Outcome(timed_out=True, goes_on=goes_on) if late else came
+    after = after or names.copy()
+    names.update(before)
+    if isinstance(outcome.error, KeyboardInterrupt):
+        raise outcome.error
+    outcome.replaced = tuple(n for n in before if n not in after or after[n] is not before[n])
+    outcome.printed = sink.written
     return outcome
 
 
-class _Alarm:
-    """Ends the frames below ``base`` by raising TimeUp in them, again and again; also the timer
-    signal's handler.
+def _late_under_alarm(seconds: float, work: Callable[[], None]) -> bool:
+    """Calls ``work``; a timer raises TimeUp in what it calls, and again if that was swallowed.
 
-    A bare ``except:`` in a loop swallows it. So from the second time on it also traces those frames
-    and raises once more some lines later, one line later every time, until an attempt falls outside
-    every ``try``.
+    A bare ``except:`` in a loop swallows what interrupts a sleep. So TimeUp is also raised by a
+    trace some lines later, one more each time, until that falls outside of every ``try``.
     """
+    base, tracer, rounds, lines = sys._getframe(), sys.gettrace(), 0, 0
 
-    def __init__(self) -> None:
-        self.base: FrameType | None = None
-        self.rounds = 0
-        self.lines_to_go = 0
-        self.off = True
-
-    def __call__(self, signum: int, frame: FrameType | None) -> None:
-        if not self.off and frame is not self.base:
-            self.arm(frame)
-            raise TimeUp
-
-    def arm(self, frame: FrameType | None) -> None:
-        self.rounds += 1
-        if self.rounds == 1:
+    def ring(signum: int, frame: FrameType | None) -> None:
+        nonlocal rounds, lines
+        rounds, lines = rounds + 1, (rounds + 1) % 20
+        # More time for each round: those lines must be reached on a busy machine too.
+        signal.setitimer(signal.ITIMER_REAL, TICK_S * rounds)
+        if frame is base or frame.f_code is work.__code__:
             return
-        self.lines_to_go = (self.rounds - 2) % 20
-        while frame is not None and frame is not self.base:
-            frame.f_trace = self._trace
+        while frame is not base:
+            if frame.f_code is not work.__code__:
+                frame.f_trace = trace
             frame = frame.f_back
-        sys.settrace(self._trace)
+        sys.settrace(trace)
+        raise TimeUp
 
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if self.off:
-            return None
-        if event == "line":
-            if self.lines_to_go == 0:
-                raise TimeUp
-            self.lines_to_go -= 1
-        return self._trace
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines -= event == "line"
+        if lines < 0:
+            raise TimeUp
+        return trace
 
-
-class _Interrupt:
-    """The handler of Ctrl-C: notes that the user pressed it, and hands on to the handler before."""
-
-    def __init__(self, previous: Callable[[int, FrameType | None], Any]) -> None:
-        self.previous = previous
-        self.pressed = False
-
-    def __call__(self, signum: int, frame: FrameType | None) -> None:
-        self.pressed = True
-        self.previous(signum, frame)
-
-
-@contextlib.contextmanager
-def _handlers(alarm: _Alarm, seconds: float):
-    """Installs the handlers, and puts everything back as it was: an outer timer goes on where it
-    would be.
-    """
-    previous = signal.getsignal(signal.SIGINT)
-    interrupt = _Interrupt(previous if callable(previous) else signal.default_int_handler)
-    tracer, started = sys.gettrace(), time.monotonic()
-    outer_alarm = signal.signal(signal.SIGALRM, alarm)
-    if callable(previous):
-        signal.signal(signal.SIGINT, interrupt)
-    outer_s, outer_interval_s = signal.setitimer(signal.ITIMER_REAL, seconds, TICK_S)
+    handler = signal.signal(signal.SIGALRM, ring)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        yield interrupt
+        work()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.settrace(tracer)
-        if callable(previous):
-            signal.signal(signal.SIGINT, previous)
-        signal.signal(signal.SIGALRM, outer_alarm)
-        if outer_s:
-            left_s = max(outer_s - (time.monotonic() - started), TICK_S)
-            signal.setitimer(signal.ITIMER_REAL, left_s, outer_interval_s)
-
-
-def _raise_in(thread: int | None, alarm: _Alarm) -> None:
-    """Sends TimeUp to the thread of that identity, which raises it at its next instruction."""
-    import ctypes  # absent where there are no threads
-
-    class InThread(TimeUp):
-        """Python builds the exception in the thread that it is raised in: the place to trace that
-        thread.
-        """
-
-        def __init__(self) -> None:
-            super().__init__()
-            alarm.arm(sys._getframe(1))
-
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(InThread))
-
-
-class _Watchdog:
-    """The second line of defense on the main thread, for a call that stops the timer, or takes or
-    blocks its signal.
-    """
-
-    def __init__(self, alarm: _Alarm, seconds: float) -> None:
-        self.alarm = alarm
-        self.patience_s = seconds + GRACE_S
-        self.bit = False
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._watch, daemon=True)
-        with contextlib.suppress(RuntimeError):  # no threads, as in a browser
-            self.thread.start()
-
-    def _watch(self) -> None:
-        main = threading.main_thread().ident
-        if self.ended.wait(self.patience_s):
-            return
-        while not (self.ended.wait(TICK_S) or self.alarm.off):
-            self.bit = True
-            if signal.getsignal(signal.SIGALRM) is self.alarm:
-                signal.pthread_kill(main, signal.SIGALRM)  # wakes a sleeper
-            _raise_in(main, self.alarm)
-
-    def end(self) -> None:
-        """Returns when nothing more is sent, and takes back what was sent and has not arrived."""
-        self.alarm.off = True
-        self.ended.set()
-        if self.thread.ident:
-            self.thread.join()
-        if self.bit:
-            import ctypes
-
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(threading.main_thread().ident), None
-            )
-
-
-def _run(alarm: _Alarm, outcome: Outcome, work: Callable[[], Any]) -> None:
-    """Calls ``work`` with the alarm on; its value or its error goes into the outcome."""
-    alarm.base = sys._getframe()
-    alarm.off = False
-    try:
-        outcome.value = work()
-    except BaseException as error:
-        outcome.error = error
-    alarm.off = True
-
-
-def _call_under_alarm(seconds: float, work: Callable[[], Any]) -> Outcome:
-    alarm, outcome = _Alarm(), Outcome()
-    with _handlers(alarm, seconds) as interrupt:
-        watchdog = _Watchdog(alarm, seconds)
-        _run(alarm, outcome, work)
-        try:
-            watchdog.end()
-        except TimeUp:  # the last one that was sent arrived only now
-            watchdog.end()
-    if interrupt.pressed:
-        raise KeyboardInterrupt
-    return Outcome(timed_out=True) if alarm.rounds else outcome
-
-
-def _call_in_thread(seconds: float, work: Callable[[], Any]) -> Outcome:
-    alarm, outcome = _Alarm(), Outcome()
-    worker = threading.Thread(target=_run, args=(alarm, outcome, work), daemon=True)
-    try:
-        worker.start()
-    except RuntimeError:  # no threads, as in a browser: then without a deadline
-        _run(alarm, outcome, work)
-        return outcome
-    try:
-        worker.join(seconds)
-    finally:
-        timed_out = worker.is_alive() and not alarm.off
-        if timed_out:
-            _stop(worker, alarm)
-    return Outcome(timed_out=True) if timed_out else outcome
-
-
-def _stop(worker: threading.Thread, alarm: _Alarm, ticks: int = 50) -> None:
-    """Raises TimeUp in a thread until it ends, or gives up on one that sleeps."""
-    for _ in range(ticks):
-        if alarm.off:
-            return
-        _raise_in(worker.ident, alarm)
-        worker.join(TICK_S)
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+    return rounds > 0

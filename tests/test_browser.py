@@ -256,8 +256,8 @@ def test_predictions_answer(address, chromium, where, name):
         assert box.get_attribute("data-outcome") == "right"
         wrong = prediction.answer * 3 + 7
         assert "You had it" not in answer(repr(wrong))
-        for slip, why in prediction.slips:
-            assert why in answer(repr(float(slip))), slip
+        for wrong, why in prediction.hints:
+            assert why in answer(repr(float(wrong))), wrong
         assert visit.faults == []
 
 

@@ -317,10 +317,10 @@ def test_predictions():
     assert predictions.bus_bandwidth.answer == pytest.approx(466.33, abs=0.01)
 
 
-def test_slips_are_not_the_answer():
+def test_hints_are_not_the_answer():
     for name in predictions.__all__:
         prediction = getattr(predictions, name)
-        wrong = [value for value, _ in prediction.slips]
+        wrong = [value for value, _ in prediction.hints]
         assert wrong and len(set(wrong)) == len(wrong), name
         assert not any(
             math.isclose(value, prediction.answer, rel_tol=2 * prediction.tolerance)

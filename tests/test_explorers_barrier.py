@@ -106,7 +106,7 @@ def test_the_charts_hold_every_state():
     )
 
 
-def test_predictions_are_computed_and_their_slips_are_wrong():
+def test_predictions_are_computed_and_their_hints_are_wrong():
     assert nine_tenths.answer == pytest.approx(100 / 9)
     assert defect_in_a_job.answer == pytest.approx(100 * (1 - 0.9999**16_384))
     assert (

@@ -250,15 +250,15 @@ def test_predictions():
 
 def test_a_two_way_rate_gives_another_ratio():
     assert (
-        dict(predictions.link_ratio.slips)[18]
+        dict(predictions.link_ratio.hints)[18]
         == "That divides a sum of both directions by the rate of one."
     )
 
 
-def test_slips_are_not_the_answer():
+def test_hints_are_not_the_answer():
     for name in predictions.__all__:
         prediction = getattr(predictions, name)
-        wrong = [value for value, _ in prediction.slips]
+        wrong = [value for value, _ in prediction.hints]
         assert wrong and len(set(wrong)) == len(wrong), name
         assert np.isfinite(wrong).all(), name
         assert not any(

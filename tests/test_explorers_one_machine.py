@@ -158,8 +158,8 @@ def test_the_sentence_of_state_by_parts_at_the_extremes():
 def test_predictions_are_what_their_reasons_say():
     assert predictions.state_of_405b.answer == 405e9 * (2 + 2 + 4 + 8) / 1e12
     assert predictions.stage_1_on_64.answer == 30 + 90 / 64
-    assert [wrong for wrong, _ in predictions.gpus_for_405b.slips] == [80, 11, 76, 82, 92]
-    assert [wrong for wrong, _ in predictions.stage_1_on_64.slips] == [1.875, 16.640625, 120]
+    assert [wrong for wrong, _ in predictions.gpus_for_405b.hints] == [80, 11, 76, 82, 92]
+    assert [wrong for wrong, _ in predictions.stage_1_on_64.hints] == [1.875, 16.640625, 120]
 
 
 def test_the_measured_runs_of_the_chapter_are_the_published_figures():

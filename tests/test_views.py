@@ -270,9 +270,9 @@ def test_every_state_of_every_explorer_is_finite_and_no_control_is_dead(name):
 
 
 @pytest.mark.parametrize("name", PREDICTIONS)
-def test_slips_of_predictions_are_wrong_and_apart(name):
+def test_hints_of_predictions_are_about_wrong_numbers(name):
     prediction = PREDICTIONS[name]
-    wrong = [value for value, _ in prediction.slips]
+    wrong = [value for value, _ in prediction.hints]
     assert len(set(wrong)) == len(wrong)
     for value in wrong:
         assert abs(value - prediction.answer) > prediction.tolerance * abs(prediction.answer), value

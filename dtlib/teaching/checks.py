@@ -6,18 +6,38 @@ A chapter's exercises stand in ``dtlib/teaching/exercises/<chapter>.py``. A numb
     from dtlib.teaching.checks import FunctionCheck, NumberCheck, define
 
     check_idle = define(
-        "barrier-idle", chapter="barrier", title="One GPU fails", kind="predict", minutes=2, points=1,
+        "barrier-idle",
+        chapter="barrier",
+        title="One GPU fails",
+        kind="predict",
+        minutes=2,
+        points=1,
         task="How many of 16,384 GPUs wait when one fails?",
-        check=NumberCheck(lambda: idle_ranks_after_failure(16384), unit="GPUs",
-                          hints=((8, "The whole job waits, and not only the node."),),
-                          explanation="A step needs every rank, so all the others wait."))
+        check=NumberCheck(
+            lambda: idle_ranks_after_failure(16384),
+            unit="GPUs",
+            hints=((8, "The whole job waits, and not only the node."),),
+            explanation="A step needs every rank, so all the others wait.",
+        ),
+    )
 
     check_step_time = define(
-        "barrier-step-time", chapter="barrier", title="The time of a step", kind="implement", minutes=5, points=2,
+        "barrier-step-time",
+        chapter="barrier",
+        title="The time of a step",
+        kind="implement",
+        minutes=5,
+        points=2,
         task="Write step_time(times): the time of a step from the times of its ranks.",
-        check=FunctionCheck(lambda times: max(times), cases=(([1.0, 1.1, 1.0],), ([2.0],), ([3.0, 1.0],)),
-                            mistakes=((lambda times: sum(times) / len(times), "The mean: who waits for whom?"),
-                                      (lambda times: times[-1], "The last in the list need not be the last to end."))))
+        check=FunctionCheck(
+            lambda times: max(times),
+            cases=(([1.0, 1.1, 1.0],), ([2.0],), ([3.0, 1.0],)),
+            hints=(
+                (lambda times: sum(times) / len(times), "The mean: who waits for whom?"),
+                (lambda times: times[-1], "The last in the list need not be the last to end."),
+            ),
+        ),
+    )
 
 In the notebook the learner writes ``idle = ...`` and, below it, ``check_idle(idle)``.
 ``dtlib.teaching.audit`` says whether an exercise keeps its promises; one test runs it over all of
@@ -35,7 +55,7 @@ from typing import Any, Literal, Protocol, get_args
 from dtlib.arguments import choice, real_number, whole_number
 from dtlib.teaching.function import FunctionCheck
 from dtlib.teaching.number import NumberCheck
-from dtlib.teaching.verdict import Verdict
+from dtlib.teaching.verdict import Verdict, hint
 
 __all__ = [
     "EXERCISES",
@@ -52,15 +72,12 @@ Kind = Literal["predict", "compute", "implement", "design"]
 
 
 class Check(Protocol):
-    """Maps any answer at all to a verdict, never raising, and knows a right answer and the wrong
-    ones with their own hint.
-    """
+    """Maps an answer to a verdict, and knows a right answer and the wrong ones with a hint."""
 
     @property
     def reference(self) -> Any: ...
 
-    @property
-    def mistakes(self) -> Sequence[tuple[Any, str]]: ...
+    def wrong_answers(self) -> Sequence[tuple[Any, str]]: ...
 
     def __call__(self, answer: Any) -> Verdict: ...
 
@@ -87,7 +104,13 @@ class Exercise:
         )
 
     def __call__(self, answer: Any) -> Verdict:
-        return self.check(answer)
+        try:
+            return self.check(answer)
+        except Exception as error:  # Run All goes on, whatever an answer does when it is read
+            return hint(
+                f"This answer could not be checked ({type(error).__name__}). Is it of the kind "
+                "that is asked?"
+            )
 
 
 EXERCISES: dict[str, Exercise] = {}

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
+from dtlib.printable import printable
+
 __all__ = ["NOT_ATTEMPTED", "Verdict", "hint", "passed", "sentence"]
 
 Status = Literal["not attempted", "pass", "hint"]
@@ -23,7 +25,7 @@ class Verdict:
     """The answer of a check, shown by a notebook as a bordered line that reads in light and dark.
 
     >>> Verdict("hint", "Bits or bytes?")
-    → Hint: Bits or bytes?
+    Hint: Bits or bytes?
     """
 
     status: Status
@@ -33,20 +35,20 @@ class Verdict:
     def passed(self) -> bool:
         return self.status == "pass"
 
-    @property
-    def _heading(self) -> str:
-        return f"{_SIGNS[self.status][0]} {self.status.capitalize()}"
-
     def __repr__(self) -> str:
-        return f"{self._heading}: {self.message}" if self.message else self._heading
+        heading = self.status.capitalize()
+        return printable(f"{heading}: {self.message}" if self.message else heading)
 
     def _repr_html_(self) -> str:
-        border = _SIGNS[self.status][1]
+        sign, border = _SIGNS[self.status]
         style = (
             f"border-left: 0.3em {border} currentColor; padding: 0.3em 0.8em; color: inherit; "
             "white-space: pre-wrap"
         )
-        return f'<div class="dt-line" role="status" style="{style}"><strong>{self._heading}</strong> {escape(self.message)}</div>'
+        return (
+            f'<div class="dt-line" role="status" style="{style}">'
+            f"<strong>{sign} {self.status.capitalize()}</strong> {escape(self.message)}</div>"
+        )
 
 
 NOT_ATTEMPTED = Verdict("not attempted", "Replace the ... with your answer and run the cell again.")

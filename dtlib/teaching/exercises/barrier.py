@@ -41,6 +41,7 @@ check_slow_rank = define(
             ),
             (10.0, "This is the mean over the GPUs. The step ends with the last of them."),
             (8.0, "Less speed takes more time: divide."),
+            (2.5, "This is the time added. The step itself is asked."),
         ),
         explanation="The time is the work over the speed, and 1,023 GPUs wait for it.",
     ),
@@ -139,7 +140,7 @@ check_slowdown = define(
             ([1.0, 1.0, 0.9],),
             ([1.0],),
         ),
-        mistakes=(
+        hints=(
             (
                 lambda rates: len(rates) / sum(rates),
                 "This takes the mean speed. Who decides when the step ends?",
@@ -220,7 +221,7 @@ check_expected_step = define(
             ([10.0] * 99 + [11.0], 100),
             ([7.0], 5),
         ),
-        mistakes=(
+        hints=(
             (
                 lambda times_s, ranks: sum(times_s) / len(times_s),
                 "This is the mean of one rank: it is right for one rank only.",

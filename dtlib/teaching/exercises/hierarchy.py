@@ -309,7 +309,7 @@ def _sent_across(events: Log, node_size: int) -> int:
     return _most((a, size) for a, _, size in _crossing(events, node_size))
 
 
-# Every slip below makes another number of it.
+# Every mistake below makes another number of it.
 LOG = [
     (0, 1, 40),
     (3, 4, 300),
@@ -346,7 +346,7 @@ check_across = define(
             ([], 4),
             ([(0, 1, 7)], 1),
         ),
-        mistakes=(
+        hints=(
             (
                 lambda events, node_size: sum(size for *_, size in _crossing(events, node_size)),
                 "That is what all ranks send across together. Which one sends most?",

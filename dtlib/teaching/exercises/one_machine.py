@@ -43,6 +43,10 @@ check_state_70b = define(
         lambda: _70B.total,
         unit="bytes",
         hints=(
+            (
+                lambda: _70B.total / registry.model("Llama-3.1-70B")["parameters"].value * 70e9,
+                "That takes the count from the name: use the one that is given.",
+            ),
             (_70B.weights, "These are the weights alone: what else is there for each parameter?"),
             (_70B.weights + _70B.gradients, "Weights and gradients, and the optimizer is missing."),
             (
@@ -160,7 +164,6 @@ check_bytes_per_parameter = define(
     check=NumberCheck(
         lambda: _mt_nlg_bytes(_MT_NLG["state_memory"].value, _mt_nlg_gpus()),
         unit="bytes per parameter",
-        rtol=0.005,
         hints=(
             (
                 lambda: _mt_nlg_bytes(_MT_NLG["state_memory"].value / GiB * 1e9, _mt_nlg_gpus()),
@@ -235,7 +238,7 @@ check_sharded_bytes = define(
         lambda parameters, ranks, stage: _sharded(parameters, ranks, stage),
         unit="bytes",
         cases=(*((_ZERO_EXAMPLE, 64, stage) for stage in range(4)), (_8B, 1, 3), (_8B, 3, 2)),
-        mistakes=(
+        hints=(
             (
                 lambda parameters, ranks, stage: _sharded(parameters, ranks, 3 if stage else 0),
                 "Everything is divided from the first stage on. What does this stage leave whole?",
@@ -311,13 +314,12 @@ check_count_parameters = define(
     "norms.",
     check=FunctionCheck(
         _count,
-        rtol=1e-12,
         cases=(
             (_config("Llama-3.1-8B"),),
             (_config("Llama-2-70B"),),
             (_config("Llama-3.1-8B", tied=True),),
         ),
-        mistakes=(
+        hints=(
             (
                 lambda config: _count({**config, "kv_heads": config["heads"]}),
                 "Keys and values are made as wide as queries. How many heads do they have?",

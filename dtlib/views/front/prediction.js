@@ -44,7 +44,10 @@ function mountPrediction(root, spec) {
     }
     const off = (wanted) => Math.abs(value - wanted) / (Math.abs(wanted) || 1);
     const right = off(spec.answer) <= spec.tolerance;
-    const slip = right ? undefined : spec.slips.find(([wrong]) => off(wrong) <= Math.min(spec.tolerance, 0.005));
+    const hint = right ? undefined : spec.hints.filter(([wrong]) => off(wrong) <= spec.tolerance)
+      .sort(([one], [other]) => off(one) - off(other))[0];
+    const rule = right || off(spec.answer) > 0.05 ? ""
+      : spec.tolerance ? ` An answer within ${100 * spec.tolerance}% counts.` : " A count has to be exact.";
     const shown = say(spec.answer, right ? NaN : value);
     const ratio = value / spec.answer;
     const miss = right ? "You had it." : ratio < 1e-9 || ratio > 1e9 ? "That is far off."
@@ -52,9 +55,9 @@ function mountPrediction(root, spec) {
       ? `You were ${say(Number((ratio > 1 ? ratio : 1 / ratio).toPrecision(2)))} times too ${ratio > 1 ? "high" : "low"}.`
       : `You were ${say(Number((100 * off(spec.answer)).toPrecision(2)))}% too ${value > spec.answer ? "high" : "low"}.`;
     verdict.replaceChildren(
-      make("p", {}, `You wrote ${say(value)}; it is `, make("strong", {}, `${shown} ${spec.unit}`), `. ${miss}`),
-      ...(slip ? [make("p", {}, slip[1])] : []), make("p", {}, spec.because));
-    root.dataset.outcome = right ? "right" : slip ? "slip" : "wrong";
+      make("p", {}, `You wrote ${say(value)}; it is `, make("strong", {}, `${shown} ${spec.unit}`), `. ${miss}${rule}`),
+      ...(hint ? [make("p", {}, hint[1])] : []), make("p", {}, spec.because));
+    root.dataset.outcome = right ? "right" : hint ? "hint" : "wrong";
   }
 
   root.classList.add("dt-prediction");

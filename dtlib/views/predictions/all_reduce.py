@@ -25,7 +25,7 @@ root_bytes = Prediction(
         "Rank 0 sends the whole sum to each of the other seven ranks, and before that it has "
         "received as much."
     ),
-    slips=(
+    hints=(
         (8, "Rank 0 need not send to itself."),
         (1, "Each of the others needs its own copy."),
         (14, "That adds what it receives."),
@@ -41,12 +41,11 @@ ring_bytes = Prediction(
     unit="GB",
     answer=bytes_sent("all_reduce", "ring", GB, 16384) / GB,
     because="2(K - 1)/K is 1.75 for 8 ranks and stays below 2 for any K. The bytes stop growing.",
-    slips=(
+    hints=(
         (1.75 * 16384 / 8, "That grows with the ranks. But chunks shrink as the steps multiply."),
         (16383, "That is what rank 0 sends in the naive way."),
         (1, "That is one of the two trips around the ring."),
     ),
-    tolerance=0.005,
 )
 
 tiny_payload = Prediction(
@@ -58,7 +57,7 @@ tiny_payload = Prediction(
     unit="ms",
     answer=cost("all_reduce", "ring", 8, 16384, _NETWORK).total_s * 1e3,
     because="2(K - 1) = 32,766 hops follow one another, at 5 µs each. The 8 bytes cost nothing.",
-    slips=(
+    hints=(
         (
             1e3 * 16383 * ACROSS_LATENCY_S,
             "That is the reduce-scatter. The all-gather goes around once more.",
@@ -79,10 +78,9 @@ bus_bandwidth = Prediction(
         "S/t is 266 GB/s, times 2(K - 1)/K = 1.75. It exceeds the wire's 450 GB/s: the "
         "switches have done the adding."
     ),
-    slips=(
+    hints=(
         (266.5, "That is the algorithm bandwidth, S/t."),
         (434.2, "1 GiB is 1.074 GB."),
         (233.2, "That is the factor of an all-gather."),
     ),
-    tolerance=0.005,
 )

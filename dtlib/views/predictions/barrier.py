@@ -27,12 +27,11 @@ nine_tenths = Prediction(
     unit="s",
     answer=step_time_s([10.0] * (GPUS - 1) + [10.0 * slowdown_of_lower_rate(0.9)]),
     because="The same work at 0.9 of the speed takes 10 / 0.9 s, and all the others wait for it.",
-    slips=(
+    hints=(
         (11.0, "11 s is for a GPU that takes 10% longer. This one has 0.9 of the speed."),
         (10.0, "That is the mean of all GPUs, to four digits. The step ends with its last GPU."),
         (9.0, "A slower GPU cannot make the step shorter: divide by the speed."),
     ),
-    tolerance=0.003,
 )
 
 jitter_of_many = Prediction(
@@ -46,7 +45,7 @@ jitter_of_many = Prediction(
     because=(
         "The largest of 16,384 normal draws lies almost four standard deviations above the mean."
     ),
-    slips=(
+    hints=(
         (10.0, "That is the mean of one GPU. The step takes as long as the slowest of 16,384."),
         (10.2, "One standard deviation above the mean: one draw in six is beyond it."),
         (10.4, "Two standard deviations: one draw in 44 is beyond them, so hundreds of GPUs are."),
@@ -56,7 +55,6 @@ jitter_of_many = Prediction(
             "That is the rule with the square root: right for very many ranks, a little high here.",
         ),
     ),
-    tolerance=0.005,
 )
 
 defect_in_a_job = Prediction(
@@ -68,7 +66,7 @@ defect_in_a_job = Prediction(
     unit="%",
     answer=100 * probability_of_straggler(1e-4, GPUS),
     because="A job is spared with probability 0.9999 to the power of 16,384, which is 19.4%.",
-    slips=(
+    hints=(
         (
             163.84,
             "That is 100 n q, and a percentage ends at 100. A job has 1.64 such GPUs on average, "

@@ -31,7 +31,7 @@ link_ratio = Prediction(
         "The 900 GB/s are the sum of both directions, so 450 GB/s each way. 400 Gb/s are 50 "
         "GB/s, each way already."
     ),
-    slips=(
+    hints=(
         (
             fact("h100-sxm.scaleup_printed").value / _H100.nic_Bps,
             "That divides a sum of both directions by the rate of one.",
@@ -49,7 +49,7 @@ node_exit = Prediction(
     unit="GB/s",
     answer=node_exit_Bps(_BYTES_ONLY) / GB,
     because="Eight cards of 50 GB/s, each way. Nearly one GPU's NVLink.",
-    slips=(
+    hints=(
         (50, "That is one card. All eight work at once."),
         (3200, "That is in Gb/s."),
         (800, "What leaves goes one way."),
@@ -69,7 +69,7 @@ slowdown = Prediction(
         "Inside, a GPU sends 7/4 S at 450 GB/s, as before. Across it sends S/8 at 50 GB/s: 2.5 "
         "ps a byte on top of 3.9."
     ),
-    slips=(
+    hints=(
         (9, "That would be so if every byte went across. How many does one GPU send there?"),
         (18, "That divides a sum of both directions by the rate of one."),
         (
@@ -82,7 +82,6 @@ slowdown = Prediction(
             "That sends the whole payload through one card. Each of the eight sends an eighth.",
         ),
     ),
-    tolerance=0.03,
 )
 
 tensor_traffic = Prediction(
@@ -100,7 +99,7 @@ tensor_traffic = Prediction(
         "126/16 layers x 4 all-reduces x 7/4 x 131,072 tokens x 16,384 values x 2 bytes. "
         "Nineteen times its gradients."
     ),
-    slips=(
+    hints=(
         (
             tensor_payload_bytes(*_ON_A_STAGE) / GB,
             "That is the payload. In an all-reduce of eight, a rank sends 7/4 of it.",
@@ -111,5 +110,4 @@ tensor_traffic = Prediction(
         ),
         (tensor_bytes(*_ON_A_STAGE, 8) / 16 / GB, "That is one micro-batch of 16."),
     ),
-    tolerance=0.05,
 )

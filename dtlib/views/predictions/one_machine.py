@@ -32,7 +32,7 @@ state_of_405b = Prediction(
         "Each parameter costs 16 bytes: weight and gradient 2 each, an FP32 master copy 4, "
         "Adam's two moments 8."
     ),
-    slips=(
+    hints=(
         (_STATE.weights / TB, "Those are the BF16 weights, an eighth of it."),
         (
             _STATE.master / TB,
@@ -55,9 +55,8 @@ gpus_for_405b = Prediction(
     question="How many GPUs of 80 GB hold 6.48 TB between them, at the least?",
     unit="GPUs",
     answer=devices_needed(_STATE.total, _MEMORY_B),
-    tolerance=0,
     because="6,480 / 80 leaves no remainder: the last GPU is full to the last byte.",
-    slips=(
+    hints=(
         (
             devices_needed(_STATE.total, _MEMORY_B) - 1,
             "These hold 6.40 TB, and 0.08 TB is left over.",
@@ -86,7 +85,7 @@ stage_1_on_64 = Prediction(
         "Weights and gradients stay whole, 4 bytes x 7.5e9 = 30 GB; the 90 GB of optimizer "
         "state become 1.4 GB."
     ),
-    slips=(
+    hints=(
         (_zero_GB(3), "That divides everything, as stage 3 does."),
         (_zero_GB(2), "That divides the gradients too, as stage 2 does."),
         (
