@@ -101,13 +101,13 @@ class Visit:
 
     def open(self, path: str) -> None:
         """Go to a page and wait until it asks for nothing more."""
-        self.page.goto(f"{self.address}/{path}", wait_until="networkidle", timeout=30_000)
+        self.page.goto(f"{self.address}/{path}", wait_until="networkidle", timeout=60_000)
 
     def explorer(self, name: str) -> Any:
         """The figure of an explorer, scrolled into view and ready."""
         figure = self.page.locator(f"[data-explorer='{name}']")
-        figure.scroll_into_view_if_needed(timeout=10_000)
-        self.page.wait_for_selector(f"[data-explorer='{name}'][data-at]", timeout=10_000)
+        figure.scroll_into_view_if_needed(timeout=60_000)
+        self.page.wait_for_selector(f"[data-explorer='{name}'][data-at]", timeout=60_000)
         return figure
 
 

@@ -126,7 +126,7 @@ def test_the_table_holds_the_numbers_of_the_chart(address, chromium, where, name
         visit.open(where[name])
         figure = visit.explorer(name)
         figure.locator(".dt-numbers summary").click()
-        figure.locator(".dt-tables tbody tr").first.wait_for(timeout=5_000)
+        figure.locator(".dt-tables tbody tr").first.wait_for(timeout=60_000)
         state = encode.shown_state(explorer, explorer.start)
         expected = sum(
             len(next(iter(table.values())))
@@ -157,7 +157,7 @@ def test_an_address_restores_the_state(address, chromium, where, name):
             return Object.entries(wanted).every(([key, text]) => found.get(key) === text);
         }""",
             arg=wanted,
-            timeout=5_000,
+            timeout=60_000,
         )
         link = visit.page.evaluate("window.location.href")
     with site.visit(chromium, address) as visit:

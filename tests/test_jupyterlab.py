@@ -121,7 +121,7 @@ def test_a_chapter_runs_in_jupyterlab_and_its_figures_answer(lab, name):
                         return inputs.length > 1 ? at === end : at === Math.min(end, Number(inputs[0].max));
                     }""",
                         arg=[explorer.title, position, end],
-                        timeout=5_000,
+                        timeout=60_000,
                     )
                     at = tuple(map(int, figure.get_attribute("data-at").split(",")))
                     page.wait_for_timeout(50)
@@ -156,10 +156,10 @@ def test_a_learner_runs_the_ring_on_real_processes_and_kills_a_rank(lab):
         )
         page.get_by_role("combobox", name="Payload").select_option("16 MiB")
         run.click()
-        page.get_by_text("Started 4 processes.").wait_for(timeout=20_000)
+        page.get_by_text("Started 4 processes.").wait_for(timeout=60_000)
         page.wait_for_timeout(500)
         page.get_by_role("button", name="Kill a rank").click()
-        page.get_by_text("was killed by SIGKILL (exit code -9)").wait_for(timeout=10_000)
+        page.get_by_text("was killed by SIGKILL (exit code -9)").wait_for(timeout=60_000)
         assert "every process has ended" in says.inner_text()
         page.get_by_role("combobox", name="Payload").select_option("1 KiB")
         run.click()
@@ -173,7 +173,7 @@ def run_all(visit: site.Visit, name: str):
         f"{visit.address}/lab/workspaces/{name}/tree/{name}.ipynb"
     )  # no tab of another test is restored
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=60_000)
-    page.locator(".jp-NotebookPanel").wait_for(timeout=10_000)
+    page.locator(".jp-NotebookPanel").wait_for(timeout=60_000)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_text("Run All Cells", exact=True).click()
     return page
@@ -196,5 +196,5 @@ def scrolled_to(page, found):
             down,
         )
         down = not down if at_end else down
-    found.scroll_into_view_if_needed(timeout=10_000)
+    found.scroll_into_view_if_needed(timeout=60_000)
     return found
