@@ -54,6 +54,8 @@ def check_run(
         raise TypeError(f"network must be a Network, got {shown(network)}")
     if network is not None and len(network.tiers) > MOST_TIERS:
         raise ValueError(f"network must have at most {MOST_TIERS} tiers, got {len(network.tiers)}")
+    if network is not None and network.members is not None:
+        raise ValueError("network must be that of the whole run, not placed: " + shown(network))
     if deadline_s is not None:
         real_number("deadline_s", deadline_s, unit="s", zero=False, array=False)
     return program, tuple(args)
