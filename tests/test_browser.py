@@ -69,7 +69,8 @@ def move(figure: object, explorer: Explorer, position: int, value: int) -> None:
 def read(figure: object) -> dict[str, str]:
     """What the figure shows."""
     return figure.evaluate("""root => Object.fromEntries(
-        [...root.querySelectorAll("[data-readout]")].map(node => [node.dataset.readout, node.textContent]))""")
+        [...root.querySelectorAll("[data-readout]")]
+            .map(node => [node.dataset.readout, node.textContent]))""")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -116,9 +116,11 @@ def test_a_chapter_runs_in_jupyterlab_and_its_figures_answer(lab, name):
                         """([title, position, end]) => {
                         const figure = [...document.querySelectorAll('figure.dt-explorer')]
                             .find(f => f.querySelector('.dt-title').textContent === title);
-                        const inputs = figure.querySelectorAll('.dt-control')[position].querySelectorAll('input');
+                        const inputs = figure.querySelectorAll('.dt-control')[position]
+                            .querySelectorAll('input');
                         const at = Number(figure.dataset.at.split(',')[position]);
-                        return inputs.length > 1 ? at === end : at === Math.min(end, Number(inputs[0].max));
+                        return at === (inputs.length > 1 ? end
+                            : Math.min(end, Number(inputs[0].max)));
                     }""",
                         arg=[explorer.title, position, end],
                         timeout=60_000,
@@ -192,7 +194,8 @@ def scrolled_to(page, found):
         page.wait_for_timeout(100)
         at_end = page.evaluate(
             """down => { const view = document.querySelector('.jp-WindowedPanel-outer');
-            return down ? view.scrollTop + view.clientHeight >= view.scrollHeight - 5 : view.scrollTop <= 5; }""",
+            return down ? view.scrollTop + view.clientHeight >= view.scrollHeight - 5
+                : view.scrollTop <= 5; }""",
             down,
         )
         down = not down if at_end else down

@@ -20,7 +20,7 @@ from typing import Any
 import altair as alt
 
 from dtlib.units import GiB, KiB, MiB
-from dtlib.views.theme import COLORS, DASHES, INK, SECONDS, SHAPES
+from dtlib.views.theme import COLORS, DASHES, INK, SHAPES
 
 __all__ = ["Looks", "curves", "log_axis", "payload_axis", "rule", "table", "time_axis"]
 
@@ -28,6 +28,11 @@ __all__ = ["Looks", "curves", "log_axis", "payload_axis", "rule", "table", "time
 BINARY_BYTES = (
     f"datum.value < {MiB} ? datum.value / {KiB} + ' KiB' : "
     f"datum.value < {GiB} ? datum.value / {MiB} + ' MiB' : datum.value / {GiB} + ' GiB'"
+)
+# A Vega expression for the labels of an axis in seconds: "10 µs", "1 s".
+SECONDS = (
+    "datum.value < 1e-3 ? round(datum.value * 1e6) + ' µs' : "
+    "datum.value < 1 ? round(datum.value * 1e3) + ' ms' : datum.value + ' s'"
 )
 
 

@@ -153,7 +153,8 @@ class Lab:
         )
         table = Table(caption, HEADINGS, [cells(one) for one in self.record()])
         return (
-            f'<div class="dt-lab" id="lab-{self.name}"><p class="dt-title">{escape(self.title)}</p>{table.html()}{STYLE}'
+            f'<div class="dt-lab" id="lab-{self.name}">'
+            f'<p class="dt-title">{escape(self.title)}</p>{table.html()}{STYLE}'
             "<p>Bytes are those of the busiest rank, counted as they were sent; a time is the "
             "median of three runs on one "
             "machine. To run it on your own processes, with other sizes and algorithms, and to "

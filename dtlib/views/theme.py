@@ -9,17 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["COLORS", "DASHES", "INK", "SECONDS", "SHAPES", "VEGA_CONFIG"]
+__all__ = ["COLORS", "DASHES", "INK", "SHAPES", "VEGA_CONFIG"]
 
 INK = "currentColor"
 COLORS = ("#0f7fbf", "#d55e00", "#00916b", "#b0609b", "#8c7a1f")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4])
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
-# A Vega expression for the labels of an axis in seconds: "10 µs", "1 s".
-SECONDS = (
-    "datum.value < 1e-3 ? round(datum.value * 1e6) + ' µs' : "
-    "datum.value < 1 ? round(datum.value * 1e3) + ' ms' : datum.value + ' s'"
-)
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 VEGA_CONFIG: dict[str, Any] = {

@@ -14,12 +14,12 @@ from dtlib.network import Network
 from dtlib.simulators.collectives import make
 from dtlib.simulators.execute import execute
 from dtlib.units import GB, MB, GiB, KiB, MiB, binary, count_text, duration, si
+from dtlib.views.charts import Looks, curves, log_axis, payload_axis, rule, table, time_axis
 from dtlib.views.explorer import Column, Control, Explorer, Shown
-from dtlib.views.theme import COLORS, DASHES, INK, SECONDS, SHAPES
+from dtlib.views.theme import COLORS, INK
 
 __all__ = ["bytes_per_rank", "ring", "time_against_ranks", "time_against_size"]
 
-# Each algorithm keeps its color, dash and shape through the chapter.
 ALGORITHMS = {
     "ring": "ring",
     "tree": "naive tree",
@@ -27,39 +27,8 @@ ALGORITHMS = {
     "halving_doubling": "halving-doubling",
 }
 ROOT = "naive (rank 0)"
-NAMES = (*ALGORITHMS.values(), ROOT)
-
-
-def _channel(kind: type, looks: tuple[Any, ...], names: tuple[str, ...], **legend: Any) -> Any:
-    look = dict(zip(NAMES, looks, strict=True))
-    return kind(
-        "algorithm:N",
-        title=None,
-        scale=alt.Scale(domain=list(names), range=[look[name] for name in names]),
-        **legend,
-    )
-
-
-def _curves(names: tuple[str, ...], x: Any, y: Any) -> tuple[Any, Any]:
-    """A line for each of these algorithms, and sparse points on it where ``mark`` is true."""
-    symbols = alt.Legend(symbolSize=110)
-    color, shape = (
-        _channel(alt.Color, COLORS, names, legend=symbols),
-        _channel(alt.Shape, SHAPES, names, legend=symbols),
-    )
-    dash = _channel(alt.StrokeDash, DASHES, names, legend=None)
-    base = alt.Chart(alt.NamedData("curves")).encode(x=x, y=y, color=color)
-    return (
-        base.mark_line(clip=True).encode(strokeDash=dash),
-        base.transform_filter("datum.mark").mark_point(opacity=1, clip=True).encode(shape=shape),
-    )
-
-
-def _layered(*layers: Any) -> Any:
-    """The layers in one chart, whose legend shows colors and shapes; dashes there would be outlines
-    of the shapes.
-    """
-    return alt.layer(*layers).resolve_legend(strokeDash="independent")
+# Each algorithm keeps its color, dash and shape through the chapter.
+LOOKS = Looks((*ALGORITHMS.values(), ROOT))
 
 
 # --- The ring, step by step -----------------------------------------------------------------------
@@ -132,7 +101,7 @@ def _ring(ranks: int, step: int) -> Shown:
     )
 
 
-def _ring_chart() -> Any:
+def _ring_chart() -> alt.LayerChart:
     span = {"zero": False, "nice": False, "padding": 0}
     numbered = {
         "tickMinStep": 1,
@@ -161,12 +130,12 @@ def _ring_chart() -> Any:
         ),
     )
     frame = (
-        alt.Chart(alt.NamedData("frame"))
+        table("frame")
         .mark_rect(opacity=0)
         .encode(x=x.copy(), x2="x2", y=y.copy(), y2="y2")
         .transform_calculate(left="datum.x", top="datum.y")
     )
-    box = alt.Chart(alt.NamedData("cells")).transform_calculate(
+    box = table("cells").transform_calculate(
         left=f"datum.rank - {CELL}",
         right=f"datum.rank + {CELL}",
         top=f"datum.chunk - {ROW}",
@@ -201,19 +170,15 @@ def _ring_chart() -> Any:
         .encode(**place, text="text:N")
         .transform_filter("datum.share == 1")
     )
-    does = ["adds", "replaces"]
-    color = alt.Color(
-        "does:N", title="What arrives", scale=alt.Scale(domain=does, range=[COLORS[1], COLORS[3]])
-    )
-    moves = alt.Chart(alt.NamedData("arrows"))
+    does = Looks(("adds", "replaces"), colors=(COLORS[1], COLORS[3]), dashes=([1, 0], [3, 2]))
+    color = does.color("does", title="What arrives")
+    moves = table("arrows")
     lines = moves.mark_rule(strokeWidth=2.5).encode(
         x="x:Q",
         x2="x2:Q",
         y="y:Q",
         color=color,
-        strokeDash=alt.StrokeDash(
-            "does:N", title="What arrives", scale=alt.Scale(domain=does, range=[[1, 0], [3, 2]])
-        ),
+        strokeDash=does.dash("does", title="What arrives"),
     )
     tips = moves.mark_point(
         shape="triangle-right", size=75, opacity=1, filled=True, xOffset=-3
@@ -277,34 +242,18 @@ def _bytes_per_rank(ranks: int, payload: int) -> Shown:
     )
 
 
-def _bytes_chart() -> Any:
-    y = alt.Y(
-        "sent_GB:Q",
-        title="Sent by the busiest rank (GB)",
-        scale=alt.Scale(type="log", domain=[0.08, 1.3e4], nice=False),
-        axis=alt.Axis(values=[0.1, 1, 10, 100, 1000, 10000], labelExpr="format(datum.value, ',')"),
+def _bytes_chart() -> alt.LayerChart:
+    values = (0.1, 1, 10, 100, 1000, 10000)
+    sent = log_axis(
+        alt.Y, "sent_GB", "Sent by the busiest rank (GB)", (0.08, 1.3e4), values, format=","
     )
-    return _layered(
-        _here(),
-        *_curves(tuple(BYTES_OF.values()), _ranks_axis(BYTE_RANKS[-1], (2, 8, 32, 128, 512)), y),
-    )
+    ranks = _ranks_axis(BYTE_RANKS[-1], (2, 8, 32, 128, 512))
+    looks = LOOKS.only(*BYTES_OF.values())
+    return curves(looks, "algorithm", ranks, sent, rule(table("here"), x="at:Q"))
 
 
-def _ranks_axis(most: int, values: tuple[int, ...]) -> Any:
-    return alt.X(
-        "ranks:Q",
-        title="Ranks K",
-        scale=alt.Scale(type="log", base=2, domain=[1.8, most * 1.15], nice=False),
-        axis=alt.Axis(values=list(values), format=",d", grid=False),
-    )
-
-
-def _here() -> Any:
-    return (
-        alt.Chart(alt.NamedData("here"))
-        .mark_rule(strokeDash=[2, 3], strokeWidth=1.5)
-        .encode(x="at:Q")
-    )
+def _ranks_axis(most: int, values: tuple[int, ...]) -> alt.X:
+    return log_axis(alt.X, "ranks", "Ranks K", (1.8, most * 1.15), values, format=",d", grid=False)
 
 
 bytes_per_rank = Explorer(
@@ -372,14 +321,9 @@ def _fastest(payload: int, ranks: int, network: Network) -> str:
     )
 
 
-def _time_curves(x: Any) -> tuple[Any, Any]:
-    y = alt.Y(
-        "time_s:Q",
-        title="Time",
-        scale=alt.Scale(type="log", domain=[TIMES[0], TIMES[-1]], nice=False),
-        axis=alt.Axis(values=list(TIMES), labelExpr=SECONDS),
-    )
-    return _curves(tuple(ALGORITHMS.values()), x, y)
+def _time_curves(x: alt.X, *below: alt.Chart) -> alt.LayerChart:
+    looks = LOOKS.only(*ALGORITHMS.values())
+    return curves(looks, "algorithm", x, time_axis(alt.Y, "time_s", TIMES), *below)
 
 
 def _time_against_size(ranks: int, latency: float, bandwidth: float) -> Shown:
@@ -433,27 +377,10 @@ def _time_against_size(ranks: int, latency: float, bandwidth: float) -> Shown:
     )
 
 
-def _size_chart() -> Any:
-    x = alt.X(
-        "payload:Q",
-        title="Payload S",
-        scale=alt.Scale(type="log", base=2, domain=[SIZES[0], WIDEST], nice=False),
-        axis=alt.Axis(
-            values=[KiB, 32 * KiB, MiB, 32 * MiB, GiB],
-            grid=False,
-            labelExpr=(
-                f"datum.value < {MiB} ? datum.value / {KiB} + ' KiB' : "
-                f"datum.value < {GiB} ? datum.value / {MiB} + ' MiB' : datum.value / {GiB} + ' GiB'"
-            ),
-        ),
-    )
-    shade = alt.Chart(alt.NamedData("shade"))
+def _size_chart() -> alt.LayerChart:
+    shade = table("shade")
     band = shade.mark_rect(color=COLORS[0], opacity=0.12).encode(x=alt.X("from:Q"), x2="to:Q")
-    edge = (
-        alt.Chart(alt.NamedData("edge"))
-        .mark_rule(color=COLORS[0], strokeWidth=1.5)
-        .encode(x=alt.X("edge:Q"))
-    )
+    edge = table("edge").mark_rule(color=COLORS[0], strokeWidth=1.5).encode(x=alt.X("edge:Q"))
     left = shade.mark_text(align="right", dx=-5, fontSize=12).encode(
         x="to:Q", y=alt.value(12), text="left:N"
     )
@@ -461,14 +388,14 @@ def _size_chart() -> Any:
         x="to:Q", y=alt.value(12), text="right:N"
     )
     dotted = {"strokeDash": [1, 4], "strokeWidth": 1.5, "color": INK}
-    lines = alt.Chart(alt.NamedData("asymptotes"))
+    lines = table("asymptotes")
     floor = lines.mark_line(**dotted).encode(x="size:Q", y="floor_s:Q")
     wire = (
         lines.transform_filter(f"datum.wire_s >= {TIMES[0]}")
         .mark_line(**dotted)
         .encode(x="size:Q", y="wire_s:Q")
     )
-    names = alt.Chart(alt.NamedData("names")).encode(x="size:Q", y="part_s:Q")
+    names = table("names").encode(x="size:Q", y="part_s:Q")
     texts = [
         names.mark_text(align=align, dx=dx, dy=dy, fontSize=11).encode(text=f"{where}:N")
         for where, align, dx, dy in (
@@ -477,7 +404,8 @@ def _size_chart() -> Any:
             ("under", "left", 7, 7),
         )
     ]
-    return _layered(band, edge, left, right, floor, wire, *texts, *_time_curves(x))
+    x = payload_axis("payload", (SIZES[0], WIDEST))
+    return _time_curves(x, band, edge, left, right, floor, wire, *texts)
 
 
 time_against_size = Explorer(
@@ -555,6 +483,6 @@ time_against_ranks = Explorer(
         "algorithm": Column("Algorithm"),
         "time_s": Column("Time (s)", ".3~g"),
     },
-    chart=_layered(*_time_curves(_ranks_axis(RANKS[-1], (2, 16, 128, 1024, 8192)))),
+    chart=_time_curves(_ranks_axis(RANKS[-1], (2, 16, 128, 1024, 8192))),
     height=340,
 )

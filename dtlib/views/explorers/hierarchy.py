@@ -14,19 +14,11 @@ from dtlib.formulas.hierarchy import flat_ring_cost, hierarchical_cost, node_exi
 from dtlib.formulas.step_time import compute_time_s
 from dtlib.formulas.traffic import KINDS, Traffic, traffic
 from dtlib.network import Network
-from dtlib.units import GB, GiB, KiB, MiB, count_text, duration, si
+from dtlib.units import GB, GiB, KiB, count_text, duration, si
+from dtlib.views.charts import Looks, curves, payload_axis, rule, table, time_axis
 from dtlib.views.explorer import Column, Control, Explorer, Shown
-from dtlib.views.explorers.topology import (
-    CARDS,
-    H100,
-    HIERARCHICAL,
-    RING,
-    TIER_SCALES,
-    TIERS,
-    tier_color,
-    topology,
-)
-from dtlib.views.theme import COLORS, DASHES, INK, SECONDS, SHAPES
+from dtlib.views.explorers.topology import CARDS, H100, HIERARCHICAL, RING, TIERS, topology
+from dtlib.views.theme import INK
 
 __all__ = ["flat_or_hierarchical", "topology", "where_traffic_lands"]
 
@@ -88,50 +80,6 @@ def _flat_or_hierarchical(
     )
 
 
-def _curve_channel(kind: type, looks: tuple[Any, ...], **legend: Any) -> Any:
-    return kind(
-        "algorithm:N",
-        title=None,
-        scale=alt.Scale(domain=list(CURVES), range=list(looks[:3])),
-        **legend,
-    )
-
-
-def _curves_chart() -> Any:
-    x = alt.X(
-        "payload:Q",
-        title="Payload S",
-        scale=alt.Scale(type="log", base=2, domain=[SIZES[0], SIZES[-1]], nice=False),
-        axis=alt.Axis(
-            values=[KiB, 32 * KiB, MiB, 32 * MiB, GiB],
-            grid=False,
-            labelExpr=(
-                f"datum.value < {MiB} ? datum.value / {KiB} + ' KiB' : "
-                f"datum.value < {GiB} ? datum.value / {MiB} + ' MiB' : datum.value / {GiB} + ' GiB'"
-            ),
-        ),
-    )
-    y = alt.Y(
-        "time_s:Q",
-        title="Time",
-        scale=alt.Scale(type="log", domain=[TIMES[0], TIMES[-1]], nice=False),
-        axis=alt.Axis(values=list(TIMES), labelExpr=SECONDS),
-    )
-    symbols = alt.Legend(symbolSize=110)
-    base = alt.Chart(alt.NamedData("curves")).encode(
-        x=x, y=y, color=_curve_channel(alt.Color, COLORS, legend=symbols)
-    )
-    shape = _curve_channel(alt.Shape, SHAPES, legend=symbols)
-    dash = _curve_channel(alt.StrokeDash, DASHES, legend=None)
-    layers = (
-        base.mark_line(clip=True).encode(strokeDash=dash),
-        base.transform_filter("datum.mark").mark_point(opacity=1, clip=True).encode(shape=shape),
-    )
-    return alt.layer(*layers).resolve_legend(
-        strokeDash="independent"
-    )  # dashes would be outlines of the legend's shapes
-
-
 flat_or_hierarchical = Explorer(
     name="flat-or-hierarchical",
     title="Flat ring or hierarchical, over size, ratio and node size",
@@ -167,7 +115,12 @@ flat_or_hierarchical = Explorer(
         "algorithm": Column("All-reduce"),
         "time_s": Column("Time (s)", ".3~g"),
     },
-    chart=_curves_chart(),
+    chart=curves(
+        Looks(CURVES),
+        "algorithm",
+        payload_axis("payload", SIZES),
+        time_axis(alt.Y, "time_s", TIMES),
+    ),
     height=340,
 )
 
@@ -244,13 +197,8 @@ def _where_traffic_lands(tp: int, pp: int, node_size: int, innermost: str) -> Sh
     )
 
 
-def _traffic_chart() -> Any:
-    x = alt.X(
-        "time_s:Q",
-        title="Time, if nothing overlaps",
-        scale=alt.Scale(type="log", domain=list(AXIS_S), nice=False),
-        axis=alt.Axis(values=[1e-4, 1e-2, 1, 100], labelExpr=SECONDS),
-    )
+def _traffic_chart() -> alt.LayerChart:
+    tiers, ticks_s = Looks(TIERS), (AXIS_S[0], 1e-2, 1, AXIS_S[1])
     y = alt.Y(
         "kind:N",
         title=None,
@@ -258,11 +206,15 @@ def _traffic_chart() -> Any:
         scale=alt.Scale(domain=list(KINDS)),
         axis=alt.Axis(labelFontSize=13, grid=True),
     )
-    base = alt.Chart(alt.NamedData("traffic")).encode(
-        x=x, y=y, yOffset=alt.YOffset("tier:N", scale=alt.Scale(**TIER_SCALES)), color=tier_color()
+    base = table("traffic").encode(
+        x=time_axis(alt.X, "time_s", ticks_s, "Time, if nothing overlaps"),
+        y=y,
+        yOffset=alt.YOffset("tier:N", scale=alt.Scale(domain=list(TIERS))),
+        color=tiers.color("tier"),
     )
-    shape = alt.Shape("tier:N", title=None, scale=alt.Scale(**TIER_SCALES, range=list(SHAPES[:2])))
-    points = base.mark_point(size=150, opacity=1, filled=True, clip=True).encode(shape=shape)
+    points = base.mark_point(size=150, opacity=1, filled=True, clip=True).encode(
+        shape=tiers.shape("tier")
+    )
     texts = [
         base.transform_filter(where)
         .mark_text(align=align, dx=dx, dy=dy)
@@ -273,12 +225,11 @@ def _traffic_chart() -> Any:
             (f"datum.time_s > 0.1 && datum.time_s <= {STEP_S}", "right", -11, 0),
         )
     ]
-    compute = alt.Chart(alt.NamedData("compute"))
-    rule = compute.mark_rule(strokeDash=[2, 3], strokeWidth=1.5).encode(x=alt.X("at:Q"))
+    compute = table("compute")
     name = compute.mark_text(align="right", dx=-4, baseline="top").encode(
         x=alt.X("at:Q"), y=alt.value(2), text=alt.value("step of Llama 3")
     )
-    return alt.layer(rule, name, points, *texts)
+    return alt.layer(rule(compute, x="at:Q"), name, points, *texts)
 
 
 where_traffic_lands = Explorer(

@@ -12,8 +12,9 @@ from dtlib.formulas.memory import training_state
 from dtlib.formulas.step_time import compute_time_s, wire_share
 from dtlib.network import Network
 from dtlib.units import count_text, si
+from dtlib.views.charts import Looks, table
 from dtlib.views.explorer import Column, Control, Explorer, Shown
-from dtlib.views.theme import COLORS, INK
+from dtlib.views.theme import INK
 
 __all__ = ["the_wire"]
 
@@ -71,7 +72,7 @@ def _the_wire(shared: int, bandwidth_Bps: float) -> Shown:
 
 
 def _chart() -> alt.LayerChart:
-    bars = alt.Chart(alt.NamedData("bars")).encode(
+    bars = table("bars").encode(
         x=alt.X(
             "seconds:Q",
             title="Seconds in one step",
@@ -85,11 +86,7 @@ def _chart() -> alt.LayerChart:
             axis=alt.Axis(labelFontSize=14, ticks=False, domain=False),
         ),
     )
-    color = alt.Color(
-        "part:N",
-        legend=None,
-        scale=alt.Scale(domain=["Compute", "Network"], range=list(COLORS[:2])),
-    )
+    color = Looks(("Compute", "Network")).color("part", legend=None)
     label = bars.mark_text(align="left", dx=6, fontSize=16, fontWeight="bold", color=INK).encode(
         text="label:N"
     )

@@ -20,19 +20,11 @@ from dtlib.simulators.clock import time_s
 from dtlib.simulators.collectives import make
 from dtlib.simulators.schedule import Schedule
 from dtlib.units import GB, GiB, KiB, MiB, binary, duration, si
+from dtlib.views.charts import Looks, table
 from dtlib.views.explorer import Column, Control, Explorer, Shown
 from dtlib.views.theme import COLORS, INK
 
-__all__ = [
-    "CARDS",
-    "H100",
-    "HIERARCHICAL",
-    "RING",
-    "TIERS",
-    "TIER_SCALES",
-    "tier_color",
-    "topology",
-]
+__all__ = ["CARDS", "H100", "HIERARCHICAL", "RING", "TIERS", "topology"]
 
 H100 = accelerator("H100-SXM")
 RING, HIERARCHICAL = "flat ring", "hierarchical"
@@ -43,14 +35,6 @@ CARDS = Control(
     "shared", "Network cards", (False, True), ("one per GPU", "one per node"), kind="choice"
 )
 TIERS = ("inside", "across")
-TIER_SCALES = {"domain": list(TIERS)}
-
-
-def tier_color() -> Any:
-    return alt.Color(
-        "tier:N", title=None, scale=alt.Scale(**TIER_SCALES, range=[COLORS[0], COLORS[1]])
-    )
-
 
 NODES, NODE_SIZES = (2, 3, 4), (2, 4, 8)
 BILL_SIZES = (32 * KiB, MiB, 32 * MiB, GiB)
@@ -232,40 +216,35 @@ def _topology(nodes: int, node_size: int, algorithm: str, payload: int, shared: 
     )
 
 
-def _topology_chart() -> Any:
+def _topology_chart() -> alt.LayerChart:
+    tiers = Looks(TIERS)
     plain = {"zero": False, "nice": False, "padding": 0}
     x = alt.X("left:Q", title=None, axis=None, scale=alt.Scale(**plain))
     y = alt.Y("top:Q", title=None, axis=None, scale=alt.Scale(**plain, reverse=True))
-    frame = (
-        alt.Chart(alt.NamedData("frame"))
-        .mark_rect(opacity=0)
-        .encode(x=x, x2="right", y=y, y2="bottom")
-    )
-    boxes = alt.Chart(alt.NamedData("boxes"))
+    frame = table("frame").mark_rect(opacity=0).encode(x=x, x2="right", y=y, y2="bottom")
+    boxes = table("boxes")
     box = boxes.mark_rect(
         fill=COLORS[0], fillOpacity=0.06, stroke=INK, strokeOpacity=0.35, cornerRadius=6
     ).encode(x=alt.X("left:Q"), x2="right", y=alt.Y("top:Q"), y2="bottom")
     title = boxes.mark_text(fontSize=12).encode(x=alt.X("node:Q"), y=alt.Y("at:Q"), text="title:N")
     links = (
-        alt.Chart(alt.NamedData("links"))
+        table("links")
         .mark_rule(opacity=0.9)
         .encode(
             x=alt.X("x:Q"),
             x2="x2",
             y=alt.Y("y:Q"),
             y2="y2",
-            color=tier_color(),
-            strokeDash=alt.StrokeDash(
-                "tier:N", title=None, scale=alt.Scale(**TIER_SCALES, range=[[1, 0], [6, 3]])
-            ),
+            color=tiers.color("tier"),
+            strokeDash=tiers.dash("tier"),
             strokeWidth=alt.StrokeWidth(
                 "link_GB:Q", legend=None, scale=alt.Scale(zero=True, range=[1, 6])
             ),
         )
     )
-    gpus = alt.Chart(alt.NamedData("gpus"))
+    gpus = table("gpus")
     places = {"x": alt.X("node:Q"), "y": alt.Y("place:Q")}
-    cards = alt.Chart(alt.NamedData("cards")).encode(**places)
+    cards = table("cards").encode(**places)
     filled = cards.transform_filter("datum.card == 'sends'").mark_point(
         shape="square", size=90, opacity=1, filled=True, color=COLORS[1]
     )
