@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dtlib.ranks import Cluster, RankError, run, shutdown
+from dtlib.ranks.result import MOST_EVENTS, Counters
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 MIB = 2**20
@@ -226,6 +227,30 @@ def test_arguments_large_results_and_account(four):
     assert result.trace == [] == result.spans
 
 
+def test_what_a_program_does_between_two_times_stands_beside_its_transfers(four):
+    def program(comm):
+        with comm.span("forward", micro_batch=3):
+            comm.all_reduce(np.ones(4), algorithm="ring")
+
+    result = four.run(program)
+    assert sorted((span.name, span.rank, span.labels) for span in result.spans) == [
+        ("forward", rank, {"micro_batch": 3}) for rank in range(4)
+    ]
+    for event in result.trace:
+        span = next(span for span in result.spans if span.rank == event.destination)
+        assert span.start_s <= event.end_s <= span.end_s
+        assert (event.collective, event.members) == ("all_reduce", (0, 1, 2, 3))
+
+
+def test_transfers_beyond_the_limit_are_counted_and_not_kept():
+    counters = Counters(0, 4, began_s=0.0)
+    call = counters.begin("all_reduce", range(4))
+    for _ in range(MOST_EVENTS + 7):
+        counters.received_from(1, 8, call, 0, 0, True, 0.0)
+    assert (len(counters.events), counters.untraced) == (MOST_EVENTS, 7)
+    assert counters.received == [0, 8 * (MOST_EVENTS + 7), 0, 0]
+
+
 def test_run_keeps_its_processes_until_shutdown():
     pids = list(run(lambda comm: os.getpid(), ranks=2))
     assert list(run(lambda comm: os.getpid(), ranks=2)) == pids
@@ -252,6 +277,9 @@ def test_a_closed_cluster_says_so():
         ({"deadline_s": 0}, ValueError, "deadline_s must be above 0"),
         ({"deadline_s": float("nan")}, ValueError, "finite"),
         ({"network": 3}, TypeError, "network must be a Network"),
+        ({"args": 5}, TypeError, "args must be a tuple of arguments, such as .*, got 5"),
+        ({"args": "ab"}, TypeError, "args must be a tuple of arguments, such as .*, got 'ab'"),
+        ({"memory_bytes": 4096.0}, TypeError, "memory_bytes must be a whole number"),
     ],
 )
 def test_wrong_arguments_of_run(arguments, error, message):
@@ -270,6 +298,13 @@ def test_wrong_arguments_of_run(arguments, error, message):
         (lambda comm: comm.send(1, 0, tag=-1), "tag must be at least 0"),
         (lambda comm: comm.broadcast(None, root=4), "root must be at most 3"),
         (lambda comm: comm.empty(3, object), "Python objects"),
+        (lambda comm: comm.empty(3, "nonsense"), "dtype must be one of numpy's, got 'nonsense'"),
+        (lambda comm: comm.empty(-1), "shape must be at least 0, got -1"),
+        (lambda comm: comm.empty((2, 2.5)), "shape must be a whole number, got 2.5"),
+        (lambda comm: comm.sendrecv(1, 0, 99), "source must be at most 3, got 99"),
+        (lambda comm: comm.broadcast(None, root=1), "array must be given by the root, rank 1"),
+        (lambda comm: comm.all_gather([[1], [1, 2]]), "array must have rows of one length"),
+        (lambda comm: comm.span("x", f=[]).__enter__(), "f must be a str .* got "),
     ],
 )
 def test_wrong_arguments_of_comm(four, call, message):

@@ -14,6 +14,7 @@ import pytest
 
 from dtlib.network import Network, Tier
 from dtlib.ranks import Cluster, RankError
+from dtlib.ranks.local.shared_memory import MAX_RANKS
 from dtlib.ranks.local.throttle import Throttle
 from dtlib.ranks.plan import plan
 from dtlib.simulators.clock import time_s
@@ -56,7 +57,7 @@ class Ranks:
     """Ranks without processes: each has a throttle and a clock, and all share the bookings."""
 
     def __init__(self, network: Network, ranks: int, late_s: float = 0.0) -> None:
-        free_s = np.zeros((len(network.tiers), 2, 2, ranks))
+        free_s = np.zeros((len(network.tiers), 2, 2, MAX_RANKS))
         self.clocks = [TestClock(late_s) for _ in range(ranks)]
         self.throttles = [
             Throttle(network, free_s, contextlib.nullcontext, clock) for clock in self.clocks
@@ -109,6 +110,11 @@ def test_directions_are_separate_and_a_card_is_shared():
     assert taken_s(FLAT, (1, 0, size), (2, 0, size), (3, 0, size)) == pytest.approx(0.153)
     assert taken_s(NODES_OF_TWO, (0, 2, size), (1, 3, size)) == pytest.approx(0.101)
     assert taken_s(ONE_CARD_A_NODE, (0, 2, size), (1, 3, size)) == pytest.approx(0.201)
+    placed = ONE_CARD_A_NODE.placed([0, 1, 4, 5])  # ranks 2 and 3 share another card
+    assert taken_s(placed, (0, 2, size), (1, 3, size)) == pytest.approx(0.201)
+    assert taken_s(ONE_CARD_A_NODE.placed([0, 2, 4, 6]), (0, 2, size), (1, 3, size)) == (
+        pytest.approx(0.101)
+    )
     assert taken_s(ONE_CARD_A_NODE, (0, 1, size), (2, 3, size)) == pytest.approx(
         size / 450e6 + 0.1e-3
     )

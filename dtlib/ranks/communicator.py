@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from dtlib.arguments import choice, shown, whole_number
+from dtlib.arguments import choice, instance, shown, whole_number
 from dtlib.ranks import plan, serialization
 from dtlib.ranks.result import Call, Span
 from dtlib.ranks.transport import MESSAGE, Message, Transport, sum_and_result_dtypes
@@ -129,6 +129,7 @@ class Communicator:
         >>> run(lambda comm: comm.sendrecv(comm.rank, 1 - comm.rank, 1 - comm.rank), ranks=2)
         [1, 0]
         """
+        self._peer("source", source)  # before anything leaves
         self.send(value, destination, tag)
         return self.recv(source, tag)
 
@@ -167,7 +168,13 @@ class Communicator:
         On engine "local" that is memory which all ranks see: an ``all_reduce`` of such an array is
         not copied first.
         """
-        return self._transport.empty(shape, np.dtype(dtype))
+        sides = shape if isinstance(shape, (tuple, list)) else (shape,)
+        sides = tuple(whole_number("shape", side, at_least=0) for side in sides)
+        try:
+            dtype = np.dtype(dtype)
+        except TypeError:
+            raise TypeError(f"dtype must be one of numpy's, got {shown(dtype)}") from None
+        return self._transport.empty(sides, dtype)
 
     def all_reduce(
         self,
@@ -259,7 +266,9 @@ class Communicator:
         [array([1, 2]), array([1, 2])]
         """
         root = self._peer("root", root)
-        array = None if array is None and self.rank != root else _movable(array)
+        if array is None and self.rank == root:
+            raise ValueError(f"array must be given by the root, rank {root}, got None")
+        array = None if array is None else _movable(array)
         known = b"" if array is None else pickle.dumps((array.shape, array.dtype.str))
         told = self._transport.meet(f"called broadcast(root={root})", known)[root]
         shape, dtype = pickle.loads(told)
@@ -277,11 +286,15 @@ class Communicator:
         return self._carry_out(schedule, template)
 
     @contextmanager
-    def span(self, name: str, **labels: Any) -> Iterator[None]:
+    def span(self, name: str, /, **labels: str | float) -> Iterator[None]:
         """Put what is done inside into the result's ``spans``, beside the transfers of the trace.
 
-        ``with comm.span("forward", micro_batch=3): ...`` is one ``Span`` named "forward".
+        ``with comm.span("forward", micro_batch=3): ...`` is one ``Span`` named "forward". Labels
+        are text or numbers.
         """
+        instance("name", name, str)
+        for label, value in labels.items():
+            instance(label, value, str, int, float, np.integer, np.floating)
         counters, start_s = self._transport.counters, time.perf_counter()
         try:
             yield
@@ -370,8 +383,15 @@ def _from_message(message: Message) -> Any:
     return np.ndarray(shape, dtype, bytearray(message.data))
 
 
+def _array(array: Any) -> np.ndarray:
+    try:
+        return np.asarray(array)
+    except ValueError:  # rows of different lengths
+        raise ValueError(f"array must have rows of one length, got {shown(array)}") from None
+
+
 def _movable(array: Any) -> np.ndarray:
-    array = np.asarray(array)
+    array = _array(array)
     if array.dtype.kind not in MOVABLE:
         raise TypeError(
             f"array has dtype {array.dtype}, which ranks cannot exchange as bytes; "
@@ -381,7 +401,7 @@ def _movable(array: Any) -> np.ndarray:
 
 
 def _summable(array: Any) -> np.ndarray:
-    array = np.asarray(array)
+    array = _array(array)
     if array.dtype.kind == "b":
         return array.astype(np.int64)  # as numpy.sum has it; adding booleans only says "any"
     if array.dtype.kind not in SUMMABLE:

@@ -126,7 +126,7 @@ class Report:
             cause=_short(cause),
             exit_code=exit_code,
             frames=stack_frames(traceback.extract_tb(error.__traceback__)),
-            text=_short("".join(traceback.format_exception_only(error))),
+            text=_short(_said(_last_lines, error)),
         )
 
     @classmethod
@@ -220,8 +220,12 @@ def write(stream: TextIO | None, text: str) -> None:
 def _said(how: Callable[[Any], str], value: Any) -> str:
     try:
         return how(value)
-    except Exception as error:
+    except BaseException as error:  # it is the program's own, and may do anything
         return f"<{how.__name__}() of it raised {type(error).__name__}>"
+
+
+def _last_lines(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(error))
 
 
 def _short(text: str) -> str:

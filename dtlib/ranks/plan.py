@@ -141,11 +141,9 @@ def carry_out(transport: Transport, schedule: Schedule, array: np.ndarray) -> np
                     message.sent_s,
                 )
             message.done()
-    if schedule.collective in ("all_reduce", "broadcast"):
-        return buffer.reshape(array.shape)
-    if len(mine.due) == schedule.chunks:
-        return buffer.reshape(-1, *array.shape[1:])
-    return _together([chunks[c] for c in mine.due]).reshape(-1, *array.shape[1:])
+    whole = len(mine.due) == schedule.chunks
+    result = buffer if whole else _together([chunks[chunk] for chunk in mine.due])
+    return result.reshape(schedule.result_shape(array.shape, mine.due))
 
 
 def _together(pieces: list[np.ndarray]) -> np.ndarray:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -29,7 +29,7 @@ def run(
     program: Callable[..., Any],
     ranks: int = 4,
     engine: str = "local",
-    args: Iterable[Any] = (),
+    args: Sequence[Any] = (),
     *,
     network: Network | None = None,
     deadline_s: float | None = 60.0,
@@ -49,6 +49,8 @@ def run(
     """
     choice("engine", engine, ENGINES)
     ranks = whole_number("ranks", ranks)
+    if memory_bytes is not None:
+        memory_bytes = whole_number("memory_bytes", memory_bytes)
     program, args = check_run(program, args, network, deadline_s)
     if engine == "local":
         return _run_here(program, args, ranks, network, deadline_s, memory_bytes)

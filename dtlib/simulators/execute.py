@@ -136,8 +136,8 @@ def execute(schedule: Schedule, arrays: Sequence[Any]) -> Run:
     """
     instance("schedule", schedule, Schedule, such_as="make('all_reduce', 'ring', 8)")
     arrays = _matching(arrays, schedule.ranks)
-    whole = schedule.collective in ("all_reduce", "broadcast")  # whose results keep their shape
-    shape, dtype = arrays[0].shape if whole else rows_of(arrays[0]).shape, arrays[0].dtype
+    first = arrays[0] if schedule.keeps_shape else rows_of(arrays[0])
+    shape, dtype = first.shape, first.dtype
     sizes = schedule.chunk_elements(shape)
     # Chunks differ by at most one row; padded to equal length they make one array.
     filled = np.arange(sizes.max()) < sizes[:, None]
@@ -148,7 +148,10 @@ def execute(schedule: Schedule, arrays: Sequence[Any]) -> Run:
     for step in schedule.steps:
         advance(state, step)
     results = [state[rank][after[rank, :, None] & filled] for rank in range(schedule.ranks)]
-    results = [result.reshape(shape if whole else (-1, *shape[1:])) for result in results]
+    results = [
+        result.reshape(schedule.result_shape(shape, np.flatnonzero(due)))
+        for result, due in zip(results, after, strict=True)
+    ]
     return Run(schedule, results, sizes * dtype.itemsize)
 
 

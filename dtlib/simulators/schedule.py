@@ -10,7 +10,7 @@ and says nothing about values, bytes or time. Interpreters do: ``execute`` runs 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -184,10 +184,25 @@ class Schedule:
         An all_reduce and a broadcast cut the flat array. The others cut the first axis, so that
         their results keep the other axes: chunks are whole rows.
         """
-        if self.collective in ("all_reduce", "broadcast"):
+        if self.keeps_shape:
             return self.chunk_sizes(math.prod(shape))
-        rows = shape[0] * (self.ranks if self.collective == "all_gather" else 1)
-        return self.chunk_sizes(rows) * math.prod(shape[1:])
+        return self._chunk_rows(shape) * math.prod(shape[1:])
+
+    def result_shape(
+        self, shape: tuple[int, ...], due: Sequence[int] | np.ndarray
+    ) -> tuple[int, ...]:
+        """The shape of the result of a rank that must hold the chunks ``due`` after."""
+        if self.keeps_shape:
+            return shape
+        return int(self._chunk_rows(shape)[due].sum()), *shape[1:]
+
+    @property
+    def keeps_shape(self) -> bool:
+        """Whether results have the shape of the inputs."""
+        return self.collective in ("all_reduce", "broadcast")
+
+    def _chunk_rows(self, shape: tuple[int, ...]) -> np.ndarray:
+        return self.chunk_sizes(shape[0] * (self.ranks if self.collective == "all_gather" else 1))
 
     def held_before(self) -> np.ndarray:
         """Which chunks each rank holds before the first step: booleans by [rank, chunk]."""

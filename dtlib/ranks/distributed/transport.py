@@ -8,6 +8,7 @@ nothing of them.
 
 from __future__ import annotations
 
+import math
 import struct
 import time
 from abc import abstractmethod
@@ -168,10 +169,11 @@ class LibraryCollectives:
     def reduce_scatter(self, array: np.ndarray, op: str) -> np.ndarray:
         dtype, result_dtype = sum_and_result_dtypes(array.dtype, op)
         self._meet(f"reduce_scatter({op})", array)
-        bounds = chunk_bounds(len(array), self._transport.size) * int(np.prod(array.shape[1:]))
-        flat = np.ascontiguousarray(array, dtype).reshape(-1)
+        rows, row_shape = chunk_bounds(len(array), self._transport.size), array.shape[1:]
+        flat, bounds = np.ascontiguousarray(array, dtype).reshape(-1), rows * math.prod(row_shape)
         total = self._transport.library_reduce_scatter(flat, bounds) if array.size else flat
-        return self._finished(total.reshape(-1, *array.shape[1:]), op, result_dtype)
+        mine = int(np.diff(rows)[self._transport.rank])
+        return self._finished(total.reshape(mine, *row_shape), op, result_dtype)
 
     def all_gather(self, array: np.ndarray) -> np.ndarray:
         self._meet("all_gather()", array)
@@ -184,12 +186,14 @@ class LibraryCollectives:
     def all_to_all(self, array: np.ndarray) -> np.ndarray:
         self._meet("all_to_all()", array)
         row_bytes = array.nbytes // max(1, len(array))
-        sizes = (np.diff(chunk_bounds(len(array), self._transport.size)) * row_bytes).tolist()
+        rows = np.diff(chunk_bounds(len(array), self._transport.size))
+        shape = int(rows[self._transport.rank]) * self._transport.size, *array.shape[1:]
         if not array.nbytes:
-            return array[:0].copy()
+            return np.empty(shape, array.dtype)
+        sizes = (rows * row_bytes).tolist()
         received = [sizes[self._transport.rank]] * self._transport.size
         together = self._transport.library_all_to_all(as_bytes(array), sizes, received)
-        return together.view(array.dtype).reshape(-1, *array.shape[1:])
+        return together.view(array.dtype).reshape(shape)
 
     def broadcast(self, array: np.ndarray, root: int) -> np.ndarray:
         result = np.array(array, order="C")

@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtlib.arguments import real_number, shown, whole_number
@@ -48,14 +48,14 @@ def check_run(
     """The program and its arguments, once everything about a run has been checked."""
     if not callable(program):
         raise TypeError(f"program must be a function program(comm, ...), got {shown(program)}")
-    if isinstance(args, (str, bytes)) or not isinstance(args, Iterable):
+    if not isinstance(args, (tuple, list)):
         raise TypeError(f"args must be a tuple of arguments, such as (5,), got {shown(args)}")
     if network is not None and not isinstance(network, Network):
         raise TypeError(f"network must be a Network, got {shown(network)}")
     if network is not None and len(network.tiers) > MOST_TIERS:
         raise ValueError(f"network must have at most {MOST_TIERS} tiers, got {len(network.tiers)}")
     if network is not None and network.members is not None:
-        raise ValueError("network must be that of the whole run, not placed: " + shown(network))
+        whole_number("members of network", max(network.members), at_least=0, at_most=MAX_RANKS - 1)
     if deadline_s is not None:
         real_number("deadline_s", deadline_s, unit="s", zero=False, array=False)
     return program, tuple(args)
@@ -88,7 +88,7 @@ class Cluster:
     def run(
         self,
         program: Callable[..., Any],
-        args: Iterable[Any] = (),
+        args: Sequence[Any] = (),
         *,
         network: Network | None = None,
         deadline_s: float | None = 60.0,
@@ -243,7 +243,9 @@ class _Run:
 
     def _died(self, rank: int) -> None:
         code = self._workers.exit_code(rank)
-        cause = death(code, asked_for=rank in self._killed)
+        cause = "closed its connection to the caller"
+        if code is not None:
+            cause = death(code, asked_for=rank in self._killed)
         self._fail(RankError(rank, cause, code, _without_us(self._workers.printed(rank, 1))))
 
     def _late(self, cause: str) -> None:

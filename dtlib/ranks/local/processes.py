@@ -122,13 +122,14 @@ class Workers:
         for process in self._processes:
             _kill(process)
 
-    def exit_code(self, rank: int) -> int:
-        """How the process of a rank ended whose connection has; it is made sure that it does."""
+    def exit_code(self, rank: int) -> int | None:
+        """How the process of a rank ended whose connection has; None if it had to be ended here."""
         try:
             return self._processes[rank].wait(0.2)
         except subprocess.TimeoutExpired:
             self.kill(rank)
-            return self._processes[rank].wait()
+            self._processes[rank].wait()
+            return None
 
     def forget_last_run(self) -> None:
         """Clear what was printed, and the network's bookings."""

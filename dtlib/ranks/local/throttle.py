@@ -72,13 +72,14 @@ class Throttle:
 
     def book(self, source: int, destination: int, size: int) -> float:
         """Book ``size`` bytes from rank to rank; when the message will have been delivered."""
-        number = int(self.network.tier_of(np.array([source]), np.array([destination]))[0])
-        tier = self.network.tiers[number]
+        ends = np.array([source]), np.array([destination])
+        number = int(self.network.tier_of(*ends)[0])
+        tier, places = self.network.tiers[number], [int(self.network.place(end)[0]) for end in ends]
         with self._lock():
             cards, ranks = self._free_s[number]
             due_s = now_s = self._clock.now() - self.behind_s
             for way, rank in enumerate((source, destination)):  # out of the one, into the other
-                card = rank // tier.ranks_per_card
+                card = places[way] // tier.ranks_per_card
                 start_s = max(now_s, cards[way, card], ranks[way, rank])
                 cards[way, card] = start_s + size / tier.bandwidth_Bps
                 ranks[way, rank] = cards[way, card] + tier.latency_s
