@@ -33,9 +33,9 @@ TESTS = {
     "jitter": ["test_jitter", "test_barrier", "test_strict_numbers"],
     "memory": ["test_memory", "test_strict_numbers"],
     "partition": ["test_partition"],
-    "regimes": ["test_collective_costs"],
+    "regimes": ["test_traffic"],
     "step_time": ["test_step_time", "test_strict_numbers"],
-    "traffic": ["test_hierarchy"],
+    "traffic": ["test_hierarchy", "test_traffic"],
     "utilization": ["test_architecture", "test_strict_numbers"],
 }
 CONFIGURATION = """[cosmic-ray]
