@@ -561,6 +561,26 @@ def test_a_forked_process_has_clusters_of_its_own():
     assert in_a_process(program) == "[10, 11]\n[0, 1]\n"
 
 
+def test_a_fork_that_closes_its_copy_harms_nobody():
+    with Cluster(2) as cluster:
+        pids = list(cluster.run(lambda comm: os.getpid()))
+        if not (child := os.fork()):
+            cluster.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert list(cluster.run(lambda comm: os.getpid())) == pids
+
+
+def test_a_failed_run_within_a_run_is_the_fault_of_the_rank_that_started_it():
+    def program(comm):
+        if comm.rank == 0:
+            run(lambda inner: 1 / (1 - inner.rank), ranks=2)
+        comm.barrier()
+
+    with pytest.raises(RankError, match="rank 0 raised RankError: rank 1 raised ZeroDivision"):
+        run(program, ranks=3)
+
+
 def test_runs_from_several_threads_take_turns():
     outcomes = []
 

@@ -194,6 +194,8 @@ def test_what_a_network_cannot_do_is_named(four):
     tiers = tuple(Tier(str(size), 1e9, 0, node_size=size) for size in (1, 2, 4, 8, 16))
     with pytest.raises(ValueError, match="network must have at most 4 tiers, got 5"):
         four.run(lambda comm: None, network=Network(tiers))
+    with pytest.raises(ValueError, match="a place for each of the 4 ranks, got \\(0, 1, 2\\)"):
+        four.run(lambda comm: None, network=FLAT.placed([0, 1, 2]))
 
 
 def test_a_rank_that_waits_for_the_network_hears_of_a_failure(four):

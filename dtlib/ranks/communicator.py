@@ -24,7 +24,7 @@ import numpy as np
 
 from dtlib.arguments import choice, instance, shown, whole_number
 from dtlib.ranks import plan, serialization
-from dtlib.ranks.result import Call, Span
+from dtlib.ranks.result import MOST_EVENTS, Call, Span
 from dtlib.ranks.transport import MESSAGE, Message, Transport, sum_and_result_dtypes
 from dtlib.simulators.collectives import ALGORITHMS
 from dtlib.simulators.fastest import fastest
@@ -54,7 +54,8 @@ class Communicator:
 
     Inputs are numpy arrays or what becomes one; they are not changed and need not be contiguous.
     All ranks must call the same collective with the same shape and dtype, or every rank gets a
-    ``RankError`` that names the first one that differs. Results are the same bits on all ranks.
+    ``RankError`` that names the first one that is unlike most others. The results of an engine's
+    own collectives, and of the textbook schedules, are the same bits on all ranks.
     Sums are in the dtype of the arrays; booleans are counted in int64; a mean of integers is a
     float64, and one of float16 is added up in float32.
     """
@@ -78,7 +79,10 @@ class Communicator:
 
     @property
     def sent_bytes(self) -> list[int]:
-        """Payload bytes this rank has sent in this run, by rank of this communicator."""
+        """Payload bytes this rank has sent in this run, by rank of this communicator.
+
+        What the collectives of an MPI or NCCL library move is not known, and not counted.
+        """
         return [self._transport.counters.sent[member] for member in self._transport.members]
 
     @property
@@ -89,7 +93,9 @@ class Communicator:
     # One rank to another
 
     def send(self, value: Any, destination: int, tag: int = 0) -> None:
-        """Send an array, or anything that can be pickled. Returns at once; ``value`` may change.
+        """Send an array, or anything that can be pickled; ``value`` may be changed afterwards.
+
+        It does not wait for ``recv``, unless thousands of messages are on their way there.
 
         Errors: ``destination`` must be a rank, ``tag`` a whole number from 0.
 
@@ -109,7 +115,7 @@ class Communicator:
     def recv(self, source: int, tag: int = 0) -> Any:
         """Wait for the next message from ``source`` with this ``tag``; what was sent.
 
-        Errors: a ``RankError`` once ``source`` can no longer send it.
+        Errors: a ``RankError`` if the run fails, by its deadline at the latest.
         """
         source, tag = self._peer("source", source), _tag(tag)
         message = self._transport.receive(source, MESSAGE, tag)
@@ -300,15 +306,9 @@ class Communicator:
             yield
         finally:
             began_s = counters.began_s
-            counters.spans.append(
-                Span(
-                    name,
-                    self._transport.members[self.rank],
-                    labels,
-                    start_s - began_s,
-                    time.perf_counter() - began_s,
-                )
-            )
+            times_s = start_s - began_s, time.perf_counter() - began_s
+            if len(counters.spans) < MOST_EVENTS:
+                counters.spans.append(Span(name, counters.rank, labels, *times_s))
 
     # How a collective is carried out
 

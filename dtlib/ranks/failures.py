@@ -132,9 +132,9 @@ class Report:
     @classmethod
     def of_error(cls, rank: int, error: BaseException) -> Report:
         """The report on an error that a program on ``rank`` ended with."""
-        if isinstance(error, RankError):  # it says all there is to say
+        if isinstance(error, RankError) and error.results is None:  # of this run: it says all
             report = cls.failed(error.rank, error.cause, error)
-            report.text = ""
+            report.text, report.frames = "", report.frames if error.rank == rank else []
             return report
         if isinstance(error, SystemExit):
             code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1

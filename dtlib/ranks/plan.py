@@ -51,7 +51,7 @@ _fingerprints: weakref.WeakKeyDictionary[Schedule, int] = weakref.WeakKeyDiction
 
 
 def fingerprint(schedule: Schedule) -> int:
-    """A number that two schedules share only if they have the same steps."""
+    """A checksum of the steps: two schedules that differ almost surely have others."""
     if schedule not in _fingerprints:
         code = 0
         for number, step in enumerate(schedule.steps):
@@ -149,4 +149,4 @@ def carry_out(transport: Transport, schedule: Schedule, array: np.ndarray) -> np
 def _together(pieces: list[np.ndarray]) -> np.ndarray:
     if len(pieces) == 1:
         return pieces[0]
-    return np.concatenate(pieces, dtype=pieces[0].dtype)  # or it changes the order of bytes
+    return np.concatenate(pieces, dtype=pieces[0].dtype)  # or a foreign order of bytes is lost

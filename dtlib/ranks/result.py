@@ -13,7 +13,7 @@ from dtlib.simulators.execute import Event
 
 __all__ = ["MOST_EVENTS", "Call", "Counters", "Result", "Span"]
 
-MOST_EVENTS = 50_000  # of one rank, and as many spans
+MOST_EVENTS = 50_000  # of one rank; and as many spans
 
 
 class Call(NamedTuple):

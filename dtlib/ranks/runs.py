@@ -51,7 +51,7 @@ def run(
     ranks = whole_number("ranks", ranks)
     if memory_bytes is not None:
         memory_bytes = whole_number("memory_bytes", memory_bytes)
-    program, args = check_run(program, args, network, deadline_s)
+    program, args = check_run(program, args, network, deadline_s, ranks)
     if engine == "local":
         return _run_here(program, args, ranks, network, deadline_s, memory_bytes)
     if network is not None or memory_bytes is not None:

@@ -7,7 +7,9 @@ import os
 import sys
 from typing import Any
 
-__all__ = ["ONE_THREAD", "enter", "here", "search_path"]
+import dtlib
+
+__all__ = ["ONE_THREAD", "enter", "here", "python_path"]
 
 # One rank is one core's worth of work. These must be set before numpy is imported.
 ONE_THREAD = dict.fromkeys(
@@ -35,6 +37,12 @@ def here() -> dict[str, Any]:
 def search_path() -> list[str]:
     """The entries of ``sys.path`` that another process can use."""
     return [entry for entry in sys.path if isinstance(entry, str)]
+
+
+def python_path() -> str:
+    """Where a new Python finds this library first, and then what this process would find."""
+    library = os.path.dirname(os.path.dirname(dtlib.__file__))
+    return os.pathsep.join([library, *filter(None, search_path())])
 
 
 def enter(surroundings: dict[str, Any], *, environment: bool) -> None:

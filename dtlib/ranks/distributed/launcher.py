@@ -26,7 +26,7 @@ from dtlib.ranks import serialization
 from dtlib.ranks.distributed.transport import ALL, LibraryTransport
 from dtlib.ranks.failures import RankError, Report, death, perform, stack_frames, write
 from dtlib.ranks.result import Result
-from dtlib.ranks.surroundings import ONE_THREAD, enter, here, search_path
+from dtlib.ranks.surroundings import ONE_THREAD, enter, here, python_path
 
 __all__ = ["Command", "demand", "join", "launch", "perform_in_time", "serve"]
 
@@ -91,7 +91,7 @@ class _Launched:
     def start(self, commands: list[Command]) -> None:
         environment = os.environ | ONE_THREAD
         environment |= {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, search_path()))
+        environment["PYTHONPATH"] = python_path()
         with open(self.directory / "said", "w") as said:
             for command, more in commands:
                 self._processes.append(

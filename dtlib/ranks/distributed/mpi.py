@@ -76,7 +76,7 @@ def _shared_memory_files() -> set[str]:
     """The files in which MPI shares memory: an aborted one leaves them behind (Linux only)."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/maps").read_text().splitlines()
-        return {line.split()[-1] for line in lines if "/dev/shm/" in line}
+        return {line.split()[-1] for line in lines if "/dev/shm/" in line and "(del" not in line}
     return set()
 
 

@@ -43,7 +43,7 @@ LONGEST_S = 1e7
 
 
 def check_run(
-    program: Any, args: Any, network: Any, deadline_s: Any
+    program: Any, args: Any, network: Any, deadline_s: Any, ranks: int
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The program and its arguments, once everything about a run has been checked."""
     if not callable(program):
@@ -55,6 +55,10 @@ def check_run(
     if network is not None and len(network.tiers) > MOST_TIERS:
         raise ValueError(f"network must have at most {MOST_TIERS} tiers, got {len(network.tiers)}")
     if network is not None and network.members is not None:
+        if len(network.members) != ranks:
+            raise ValueError(
+                f"network must have a place for each of the {ranks} ranks, got {network.members}"
+            )
         whole_number("members of network", max(network.members), at_least=0, at_most=MAX_RANKS - 1)
     if deadline_s is not None:
         real_number("deadline_s", deadline_s, unit="s", zero=False, array=False)
@@ -99,7 +103,7 @@ class Cluster:
         it would there. What the ranks print is printed here when the run is over, in the order of
         the ranks. If anything happens to any of them, the run ends everywhere with a ``RankError``.
         """
-        order = serialization.pack(check_run(program, args, network, deadline_s))
+        order = serialization.pack(check_run(program, args, network, deadline_s, self.ranks))
         with self._lock:  # runs from several threads take turns
             if self._running:  # in this thread, which a signal has interrupted
                 raise RuntimeError("this Cluster is in the middle of a run: another needs its own")

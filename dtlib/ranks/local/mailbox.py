@@ -18,6 +18,8 @@ from dtlib.ranks.local.shared_memory import BUSY, SharedMemory
 
 __all__ = ["INLINE_BYTES", "WAKE", "Envelope", "Mailbox"]
 
+# The length of the message, its source, the length of its meta; channel, kind, tag; offset, size;
+# when it was sent and when it is due.
 HEADER = struct.Struct("<IhHqqqqqdd")
 INLINE_BYTES = (select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 512) - HEADER.size
 NOBODY = -1  # the source of a message that only wakes its reader, to see that the run has failed
@@ -87,7 +89,9 @@ class Mailbox:
         data = b""
         if or_writable is None or self._inbox in _ready(self._inbox, or_writable):
             data = os.read(self._inbox, 1 << 16)
-        self._state[self.rank] = BUSY  # before what came is counted: see _Run._stuck in cluster
+        self._state[self.rank] = (
+            BUSY  # before what came is counted, or all would seem to wait in vain
+        )
         self._sort(data)
         self._memory.check()
 

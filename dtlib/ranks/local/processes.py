@@ -13,10 +13,9 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
-import dtlib
 from dtlib.ranks.local.mailbox import WAKE
 from dtlib.ranks.local.shared_memory import BUSY, SharedMemory
-from dtlib.ranks.surroundings import ONE_THREAD, here, search_path
+from dtlib.ranks.surroundings import ONE_THREAD, here, python_path
 
 if TYPE_CHECKING:  # multiprocessing is not everywhere that this is imported
     from multiprocessing.connection import Connection
@@ -65,14 +64,13 @@ class Workers:
         for put in self._outboxes:
             os.set_blocking(put, False)
         self._printed = [[self._file(), self._file()] for _ in range(ranks)]
-        library = os.path.dirname(os.path.dirname(dtlib.__file__))
         environment = (
             os.environ
             | ONE_THREAD
             | {
                 "PYTHONIOENCODING": "utf-8",
                 "PYTHONUNBUFFERED": "1",
-                "PYTHONPATH": os.pathsep.join([library, *filter(None, search_path())]),
+                "PYTHONPATH": python_path(),
             }
         )
         for rank, (inbox, _) in enumerate(pipes):
@@ -115,12 +113,12 @@ class Workers:
 
     def kill(self, rank: int) -> None:
         """Kill a rank, and what it has started; it leads a session of its own."""
-        if rank < len(self._processes):
+        if rank < len(self._processes) and self.owner == os.getpid():
             _kill(self._processes[rank])
 
     def kill_all(self) -> None:
-        for process in self._processes:
-            _kill(process)
+        for rank in range(len(self._processes)):
+            self.kill(rank)
 
     def exit_code(self, rank: int) -> int | None:
         """How the process of a rank ended whose connection has; None if it had to be ended here."""
@@ -185,6 +183,7 @@ def _close(
             _kill(process)
             process.wait()
         process.returncode = process.returncode or 0  # in a fork: not its child to wait for
+    processes.clear()  # whose numbers may be others' from now on
     for control in controls:
         control.close()
     while descriptors:

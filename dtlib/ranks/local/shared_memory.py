@@ -27,7 +27,9 @@ __all__ = ["ALL", "BUSY", "DONE", "MAX_RANKS", "Heap", "SharedMemory", "default_
 
 MAX_RANKS = 64
 PAGE = mmap.PAGESIZE
-BUSY, DONE, ALL = -3, -2, -1  # a rank's state, or whom it waits for: all others, or rank 0, 1, ...
+# What a rank does: it runs its program, or it has returned, or it waits for all others. From 0 on,
+# it waits for that rank.
+BUSY, DONE, ALL = -3, -2, -1
 FAILURE_BYTES = 24 << 10
 
 # ``posted`` and ``taken`` count the messages that each rank has put on their way and has read: a
