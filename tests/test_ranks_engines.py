@@ -230,9 +230,13 @@ def test_a_rank_that_fails_is_named_and_nothing_is_left(engine, program, rank, e
     before = left_behind()
     with pytest.raises(RankError, match=message) as error:
         run(program, ranks=3, engine=engine, deadline_s=3.0)
-    assert error.value.rank == rank
-    # MPICH's launcher may have asked how a rank has ended before we could look.
-    assert error.value.exit_code == exit_code or (engine, error.value.exit_code) == ("mpi", None)
+    # MPICH's launcher may have ended the others, and have asked how, before we could look.
+    if engine == "mpi" and "which one was the first" in error.value.cause:
+        assert program in (killed, leaves)
+    else:
+        assert error.value.rank == rank
+        codes = (exit_code, None) if engine == "mpi" else (exit_code,)
+        assert error.value.exit_code in codes
     assert left_behind() == before
 
 

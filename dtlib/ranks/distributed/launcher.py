@@ -148,6 +148,8 @@ class _Launched:
             return error
         for rank, code in self._gone.items():
             cause = "ended in the middle of the run" if code is None else death(code)
+            if others := sorted(set(self._gone) - {rank}):  # a launcher may end them all at once
+                cause += f"; so did ranks {others}, and nobody says which one was the first"
             return RankError(rank, cause, code, self.read(f"err.{rank}"))
         if error := self._first("late"):  # those that waited for one that is gone are late too
             return error
