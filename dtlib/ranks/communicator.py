@@ -24,7 +24,7 @@ import numpy as np
 
 from dtlib.arguments import choice, instance, shown, whole_number
 from dtlib.ranks import plan, serialization
-from dtlib.ranks.result import MOST_EVENTS, Call, Span
+from dtlib.ranks.result import Call
 from dtlib.ranks.transport import MESSAGE, Message, Transport, sum_and_result_dtypes
 from dtlib.simulators.collectives import ALGORITHMS
 from dtlib.simulators.fastest import fastest
@@ -305,10 +305,7 @@ class Communicator:
         try:
             yield
         finally:
-            began_s = counters.began_s
-            times_s = start_s - began_s, time.perf_counter() - began_s
-            if len(counters.spans) < MOST_EVENTS:
-                counters.spans.append(Span(name, counters.rank, labels, *times_s))
+            counters.mark(name, labels, start_s)
 
     # How a collective is carried out
 

@@ -91,6 +91,12 @@ class Counters:
             )
         )
 
+    def mark(self, name: str, labels: dict[str, Any], start_s: float) -> None:
+        """Add a span that ends now."""
+        if len(self.spans) < MOST_EVENTS:
+            times_s = start_s - self.began_s, time.perf_counter() - self.began_s
+            self.spans.append(Span(name, self.rank, labels, *times_s))
+
 
 class Result(list):
     """What each rank returned, by rank; and the account of the run.

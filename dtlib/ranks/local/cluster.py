@@ -22,11 +22,11 @@ from dtlib.ranks.local.shared_memory import (
     ALL,
     BUSY,
     MAX_RANKS,
+    MOST_TIERS,
     PAGE,
     default_region_bytes,
 )
 from dtlib.ranks.local.synchronization import SLOTS_BYTES
-from dtlib.ranks.local.throttle import MOST_TIERS
 from dtlib.ranks.result import Result
 from dtlib.ranks.surroundings import here
 

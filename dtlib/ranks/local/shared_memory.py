@@ -23,9 +23,18 @@ import numpy as np
 from dtlib.ranks.failures import RankError
 from dtlib.units import binary
 
-__all__ = ["ALL", "BUSY", "DONE", "MAX_RANKS", "Heap", "SharedMemory", "default_region_bytes"]
+__all__ = [
+    "ALL",
+    "BUSY",
+    "DONE",
+    "MAX_RANKS",
+    "MOST_TIERS",
+    "Heap",
+    "SharedMemory",
+    "default_region_bytes",
+]
 
-MAX_RANKS = 64
+MAX_RANKS, MOST_TIERS = 64, 4
 PAGE = mmap.PAGESIZE
 # What a rank does: it runs its program, or it has returned, or it waits for all others. From 0 on,
 # it waits for that rank.
@@ -42,7 +51,7 @@ HEADER = np.dtype(
         ("state", np.int16, MAX_RANKS),
         ("posted", np.int64, MAX_RANKS),
         ("taken", np.int64, MAX_RANKS),
-        ("card_free_s", np.float64, (4, 2, 2, MAX_RANKS)),  # see throttle
+        ("card_free_s", np.float64, (MOST_TIERS, 2, 2, MAX_RANKS)),  # see throttle
     ],
     align=True,
 )

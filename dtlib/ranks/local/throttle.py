@@ -20,9 +20,8 @@ import numpy as np
 
 from dtlib.network import Network
 
-__all__ = ["MOST_TIERS", "MachineClock", "Throttle", "file_lock"]
+__all__ = ["MachineClock", "Throttle", "file_lock"]
 
-MOST_TIERS = 4
 SPIN_S = 1e-4  # a sleep ends about so much late: the last bit is spent looking at the clock
 LOOK_S = 0.05  # how often a rank that waits for the network asks whether the run has failed
 
